@@ -1,0 +1,1 @@
+"""Projections for event-sourced applications: applied once, in order, with nothing lost."""
