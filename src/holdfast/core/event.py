@@ -1,0 +1,103 @@
+"""Events: what is appended, what is stored, what a handler gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from holdfast.core.errors import AppendError
+
+T = TypeVar("T")
+
+MAX_STREAM_CHARACTERS = 512
+MAX_TYPE_CHARACTERS = 255
+
+
+class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One event, as a handler gets it.
+
+    `position` orders all events of a feed; `version` counts 1, 2, 3… within the stream.
+    `id` never changes and is a good idempotency key for calls to other systems.
+    """
+
+    position: int
+    stream: str
+    version: int
+    id: UUID
+    type: str
+    data: T
+    metadata: Mapping[str, Any]
+    recorded_at: datetime
+
+
+class RawEvent(msgspec.Struct, frozen=True):
+    """A stored event whose payload is not decoded yet: `data` and `metadata` are JSON text.
+
+    Sources return these, so that events nobody handles are never decoded.
+    """
+
+    position: int
+    stream: str
+    version: int
+    id: UUID
+    type: str
+    data: str
+    metadata: str
+    recorded_at: datetime
+
+
+class NewEvent(msgspec.Struct, frozen=True):
+    """An event to append, where the payload alone is not enough.
+
+    `data` is a dict (then `type` names it), a dataclass, a msgspec Struct or a pydantic model.
+    Give `id` when the append may be repeated: appending the same ids again changes nothing and
+    returns the first result.
+    """
+
+    data: Any
+    type: str | None = None
+    id: UUID | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """What an append did: the stream's new version and the position of each event, in order."""
+
+    stream: str
+    version: int
+    positions: tuple[int, ...]
+
+    @property
+    def position(self) -> int:
+        """The last position: what `wait_for` needs to read your own write."""
+        return self.positions[-1]
+
+
+def check_stream(name: object) -> str:
+    """Returns `name` if it can be a stream's name on every database, else raises."""
+    return _check_name("stream name", name, MAX_STREAM_CHARACTERS)
+
+
+def check_type(name: object) -> str:
+    """Returns `name` if it can be an event type's name on every database, else raises."""
+    return _check_name("event type", name, MAX_TYPE_CHARACTERS)
+
+
+def _check_name(what: str, name: object, limit: int) -> str:
+    if not isinstance(name, str):
+        raise AppendError(f"a {what} is a str, not {type(name).__name__}")
+    if not name:
+        raise AppendError(f"a {what} can't be empty")
+    if len(name) > limit:
+        raise AppendError(f"{what} of {len(name):,} characters: the limit is {limit}; shorten it")
+    if "\0" in name:
+        raise AppendError(f"{what} {name!r} contains a NUL character; remove it")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise AppendError(f"{what} {name!r} is not valid Unicode: {error.reason}") from error
+    return name

@@ -1,0 +1,160 @@
+"""What the core needs from the outside: a clock, a source of events, a store, and leases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+from holdfast.core.errors import StoreUnavailable
+from holdfast.core.event import RawEvent
+from holdfast.core.projection import Definition, Tx
+from holdfast.core.table import Key, TableSpec
+
+State = Literal["running", "stopped", "faulted"]
+
+
+class Clock(Protocol):
+    """Time, passed in, so that tests can hold it still."""
+
+    def now(self) -> datetime:
+        """The present, with a time zone."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Events in order. `held`: more is there, behind an append that has not committed yet."""
+
+    events: Sequence[RawEvent]
+    held: bool = False
+
+
+class Source(Protocol):
+    """Reads one feed. What it returns is settled: nothing smaller appears later."""
+
+    def read(self, after: int, limit: int) -> Chunk:
+        """At most `limit` events after position `after`, in order."""
+
+    def head(self) -> int:
+        """The largest settled or unsettled position there is; 0 for an empty feed."""
+
+    def wait(self, timeout_seconds: float) -> None:
+        """Returns when something may have been added since the last read, or in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a projection has come on a feed, and who may move it on (`epoch`)."""
+
+    id: int
+    projection: str
+    feed: str
+    position: int
+    epoch: int
+    state: State
+    events_processed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """A checkpoint's next value, written in the transaction that writes the rows."""
+
+    position: int
+    events: int
+    last_event_id: UUID
+    last_event_type: str
+    at: datetime
+    events_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a projection stopped; the event's fields are None where no event is to blame."""
+
+    error_type: str
+    error_message: str
+    error_stacktrace: str
+    at: datetime
+    position: int | None = None
+    event_id: UUID | None = None
+    event_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A row to write: its checked values in column order and the last event's position."""
+
+    values: tuple[Any, ...]
+    position: int
+
+
+class Work(Protocol):
+    """One open transaction of a runner."""
+
+    @property
+    def tx(self) -> Tx:
+        """What handlers get."""
+
+    def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> None: ...
+
+    def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None: ...
+
+    def check_epoch(self, checkpoint: Checkpoint) -> None:
+        """Raises Fenced if another runner has taken over."""
+
+    def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
+        """Moves the checkpoint on; raises Fenced unless epoch and position are as we left them."""
+
+
+class Session(Protocol):
+    """A runner's own way to the store, used by one thread."""
+
+    def open_checkpoint(self, projection: str, feed: str) -> Checkpoint:
+        """The checkpoint, made at position 0 if it is not there."""
+
+    def prepare(self, definition: Definition) -> None:
+        """Makes the projection's tables fit its definition, or raises SchemaError."""
+
+    def take_over(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Raises the epoch, which fences every earlier runner, and marks it running."""
+
+    def release(self, checkpoint: Checkpoint) -> None:
+        """Marks the projection stopped, unless another runner has taken over."""
+
+    def record_fault(self, checkpoint: Checkpoint, fault: Fault) -> None:
+        """Marks the projection faulted, durably, unless another runner has taken over."""
+
+    def load_rows(
+        self, table: TableSpec, keys: Sequence[Key]
+    ) -> Mapping[Key, tuple[tuple[Any, ...], int]]:
+        """The stored values and position of those rows that exist."""
+
+    def transaction(self) -> AbstractContextManager[Work]:
+        """Commits at the end of the block; rolls back if it raises."""
+
+    def unavailable(self, error: BaseException) -> StoreUnavailable | None:
+        """The store's failure behind `error`, or None when the store is not to blame."""
+
+    def close(self) -> None: ...
+
+
+class Lease(Protocol):
+    """The right to run a projection, while `held`."""
+
+    @property
+    def held(self) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+class Leases(Protocol):
+    """Hands out leases; at most one process holds a projection's."""
+
+    def acquire(self, checkpoint: Checkpoint) -> Lease | None:
+        """The lease, or None while another process has it."""

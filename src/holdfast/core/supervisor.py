@@ -1,0 +1,63 @@
+"""Runs many projections, a thread each. One projection's fault never stops another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from holdfast.core.runner import Runner
+
+
+class Supervisor:
+    """Starts runners on threads of their own, and stops them together."""
+
+    def __init__(self, runners: Sequence[Runner], *, wake: Callable[[], None]) -> None:
+        self.runners = tuple(runners)
+        self._wake = wake
+        self._ended = threading.Condition()
+        self._running = 0
+        # Daemons: a handler that never returns can't keep the process alive. What it had begun
+        # is not committed, and the next start does it again.
+        self._threads = [
+            threading.Thread(
+                target=self._run,
+                args=(runner,),
+                name=f"holdfast {runner.definition.name}",
+                daemon=True,
+            )
+            for runner in self.runners
+        ]
+
+    def start(self) -> None:
+        self._running = len(self._threads)
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Asks every runner to commit what it has begun and end."""
+        for runner in self.runners:
+            runner.stop()
+        self._wake()
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        """Waits for the runners to end; returns whether all have."""
+        with self._ended:
+            return self._ended.wait_for(lambda: self._running == 0, timeout_seconds)
+
+    def wait_for_fault(self, timeout_seconds: float) -> bool:
+        """Waits for the first fault; returns whether there is one."""
+        with self._ended:
+            return self._ended.wait_for(lambda: bool(self.faulted), timeout_seconds)
+
+    @property
+    def faulted(self) -> list[Runner]:
+        """The runners that ended with a fault."""
+        return [runner for runner in self.runners if runner.fault is not None]
+
+    def _run(self, runner: Runner) -> None:
+        try:
+            runner.run()
+        finally:
+            with self._ended:
+                self._running -= 1
+                self._ended.notify_all()

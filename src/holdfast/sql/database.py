@@ -1,0 +1,115 @@
+"""The one seam between logic and databases: what a driver module provides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from holdfast.core.errors import StoreUnavailable
+from holdfast.core.event import RawEvent
+from holdfast.core.ports import Checkpoint, Chunk, Lease, RowChange
+from holdfast.core.projection import Tx
+from holdfast.core.signals import Bell
+from holdfast.core.table import Column, Key, TableSpec
+
+Row = tuple[Any, ...]
+
+
+class Connection(Protocol):
+    """One connection. Errors of an absent or unwilling database become StoreUnavailable."""
+
+    @property
+    def tx(self) -> Tx:
+        """What handlers get: the driver's own errors pass through it."""
+
+    def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
+        """Runs a named statement and returns its rows."""
+
+    def script(self, sql: str) -> None:
+        """Runs one or more statements without parameters."""
+
+    def transaction(self, *, guarded: bool = False) -> AbstractContextManager[None]:
+        """Commits at the end of the block, rolls back if it raises.
+
+        `guarded`: code of others runs inside, which must not end the transaction.
+        """
+
+    def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]: ...
+
+    def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> int:
+        """Writes rows unless the table has them at a later position; returns how many."""
+
+    def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Database(Protocol):
+    """A database: where connections, leases and wake-ups come from."""
+
+    dialect: str
+    """The folder of its queries and migrations."""
+
+    bell: Bell
+    """Rings when the journal may have grown."""
+
+    def connect(self) -> Connection:
+        """A connection of one's own: reads may run beside another connection's writes."""
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """A shared connection for a quick read."""
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        """A shared connection in a transaction that may write."""
+
+    def appending(self) -> AbstractContextManager[Connection]:
+        """A shared connection for one append, which is a single statement and so atomic."""
+
+    def migrating(self) -> AbstractContextManager[Connection]:
+        """A connection in a transaction that no other process's migration runs beside."""
+
+    def schema_version(self, connection: Any) -> int:
+        """The number of the last migration that ran; 0 on an empty database."""
+
+    def record_schema_version(self, connection: Any, version: int) -> None: ...
+
+    def settled(self, connection: Any, after: int, limit: int) -> Chunk:
+        """Events after a position, as far as nothing smaller can appear later."""
+
+    def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
+        """Rows of the journal as events."""
+
+    def announce(self) -> None:
+        """The journal has grown: wakes readers in all processes, at no cost to the append."""
+
+    def lease(self, checkpoint: Checkpoint) -> Lease | None:
+        """The lease of a projection, or None while another process has it."""
+
+    def leased(self, checkpoint_ids: Iterable[int]) -> set[int]:
+        """Which of these projections some process holds the lease of."""
+
+    def depose(self, checkpoint_id: int) -> None:
+        """Takes the lease away from whoever holds it."""
+
+    def column_ddl(self, column: Column, *, with_default: bool) -> str:
+        """A column's definition for CREATE TABLE, or with its default for ADD COLUMN."""
+
+    def unavailable(self, error: BaseException) -> StoreUnavailable | None:
+        """The database's own failure behind an error, or None."""
+
+    def close(self) -> None: ...
+
+
+def quote(name: str) -> str:
+    """An identifier, quoted for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def causes(error: BaseException | None) -> Iterable[BaseException]:
+    """The error and what it came from, through wrappers such as SQLAlchemy's."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = getattr(error, "orig", None) or error.__cause__

@@ -1,0 +1,306 @@
+"""The journal: an append-only event store with a place in one order for every event."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from holdfast.core.codec import EventTypes, encode_metadata
+from holdfast.core.errors import AppendError, ConcurrencyError
+from holdfast.core.event import Appended, Event, NewEvent, RawEvent, check_stream
+from holdfast.core.ports import Clock
+from holdfast.sql.database import Database, Row
+from holdfast.sql.join import joined, joined_async
+
+MAX_APPEND_EVENTS = 10_000
+READ_EVENTS = 1_000
+TAIL_SECONDS = 1.0
+"""How long a tail waits for a wake-up before it looks by itself."""
+
+Steps = Generator[tuple[str, Mapping[str, Any]], list[Row], Appended]
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """An event on its way into the journal."""
+
+    id: UUID
+    type: str
+    data: str
+    metadata: str
+    recorded_at: str
+    id_is_given: bool
+
+
+class Journal:
+    """Appends and reads events. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        types: EventTypes,
+        clock: Clock,
+        max_payload_bytes: int,
+        prepare: Callable[[], None],
+    ) -> None:
+        self._database, self._types, self._clock = database, types, clock
+        self._max_payload_bytes = max_payload_bytes
+        self._prepare = prepare
+
+    def append(
+        self,
+        stream: str,
+        events: Sequence[Any],
+        *,
+        expected_version: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        connection: Any = None,
+    ) -> Appended:
+        """Appends events to a stream, all or none, and returns their positions.
+
+        `expected_version`: None takes any, 0 means that the stream must not exist yet, a number
+        that it must be at exactly this version; else ConcurrencyError. `metadata` goes to every
+        event. Events with the ids of an earlier append change nothing and return its result.
+        `connection` joins an open transaction of sqlite3, psycopg, SQLAlchemy or Django, or a
+        handler's `tx`: the events are appended if and only if it commits.
+        """
+        steps = self._steps(stream, events, expected_version, metadata)
+        self._prepare()
+        if connection is not None:
+            return _drive(steps, joined(connection, self._database.dialect))
+        with self._database.appending() as own:
+            appended = _drive(steps, own.run)
+        self._database.announce()
+        return appended
+
+    async def append_async(
+        self,
+        stream: str,
+        events: Sequence[Any],
+        *,
+        expected_version: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        connection: Any = None,
+    ) -> Appended:
+        """As `append`, for asyncio; also joins psycopg's and SQLAlchemy's async connections."""
+        if connection is None:
+            return await asyncio.to_thread(
+                self.append, stream, events, expected_version=expected_version, metadata=metadata
+            )
+        steps = self._steps(stream, events, expected_version, metadata)
+        await asyncio.to_thread(self._prepare)
+        run = joined_async(connection, self._database.dialect)
+        try:
+            name, params = next(steps)
+            while True:
+                name, params = steps.send(await run(name, params))
+        except StopIteration as done:
+            result: Appended = done.value
+            return result
+
+    def wake(self) -> None:
+        """Wakes readers now. Worth calling after the commit of a transaction that was joined."""
+        self._database.announce()
+
+    def read(self, *, after: int = 0, limit: int | None = None) -> Iterator[Event[Any]]:
+        """Settled events after a position, in order, in chunks; ends where the journal does now."""
+        return map(self._types.decode, self.read_raw(after=after, limit=limit))
+
+    def read_raw(self, *, after: int = 0, limit: int | None = None) -> Iterator[RawEvent]:
+        """As `read`, with payloads as they are stored."""
+        self._prepare()
+        left = limit
+        while left is None or left > 0:
+            wanted = READ_EVENTS if left is None else min(left, READ_EVENTS)
+            with self._database.reading() as connection:
+                chunk = self._database.settled(connection, after, wanted)
+            yield from chunk.events
+            if chunk.held or len(chunk.events) < wanted:
+                return
+            after = chunk.events[-1].position
+            left = None if left is None else left - len(chunk.events)
+
+    def read_stream(
+        self, stream: str, *, after_version: int = 0, limit: int | None = None
+    ) -> Iterator[Event[Any]]:
+        """One stream's events after a version, in order."""
+        check_stream(stream)
+        self._prepare()
+        left = limit
+        while left is None or left > 0:
+            wanted = READ_EVENTS if left is None else min(left, READ_EVENTS)
+            params = {"stream": stream, "after": after_version, "limit": wanted}
+            with self._database.reading() as connection:
+                events = self._database.raw_events(connection.run("read_stream", params))
+            yield from map(self._types.decode, events)
+            if len(events) < wanted:
+                return
+            after_version = events[-1].version
+            left = None if left is None else left - len(events)
+
+    def stream_version(self, stream: str) -> int:
+        """The version a stream is at; 0 if it is not there."""
+        self._prepare()
+        with self._database.reading() as connection:
+            return int(connection.run("stream_version", {"stream": check_stream(stream)})[0][0])
+
+    def head(self) -> int:
+        """The largest position there is; 0 for an empty journal."""
+        self._prepare()
+        with self._database.reading() as connection:
+            return int(connection.run("head")[0][0])
+
+    def tail(
+        self, *, after: int | None = None, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Event[Any]]:
+        """Events after a position (the head by default) as they come, until `stop()` is true."""
+        after = self.head() if after is None else after
+        while not stop():
+            heard = self._database.bell.rings
+            for event in self.read(after=after):
+                after = event.position
+                yield event
+                if stop():
+                    return
+            self._database.bell.wait(heard, TAIL_SECONDS)
+
+    def _steps(
+        self,
+        stream: str,
+        events: Sequence[Any],
+        expected: int | None,
+        metadata: Mapping[str, Any] | None,
+    ) -> Steps:
+        """The append as statements to run: written once, for every way of running them."""
+        check_stream(stream)
+        _check_expected(expected)
+        records = self._records(stream, events, metadata)
+        return _append(stream, records, expected)
+
+    def _records(
+        self, stream: str, events: Sequence[Any], metadata: Mapping[str, Any] | None
+    ) -> list[_Record]:
+        if isinstance(events, str | bytes | Mapping) or not isinstance(events, Sequence):
+            raise AppendError(f"append takes a list of events, not {type(events).__name__}")
+        if not events:
+            raise AppendError(f"append to stream {stream!r} has no events; leave the call out")
+        if len(events) > MAX_APPEND_EVENTS:
+            raise AppendError(
+                f"{len(events):,} events in one append: the limit is {MAX_APPEND_EVENTS:,}"
+            )
+        now = self._clock.now().astimezone(UTC).isoformat(timespec="microseconds")
+        records = [self._record(event, metadata, now) for event in events]
+        if len({record.id for record in records}) < len(records):
+            raise AppendError(f"append to stream {stream!r} has the same event id twice")
+        return records
+
+    def _record(self, event: Any, metadata: Mapping[str, Any] | None, now: str) -> _Record:
+        new = event if isinstance(event, NewEvent) else NewEvent(event)
+        encoded = self._types.encode(new.data, type_name=new.type)
+        own = {**(metadata or {}), **(new.metadata or {})}
+        stored = encode_metadata(own, schema_version=encoded.schema_version)
+        size = len(encoded.data.encode()) + len(stored.encode())
+        if size > self._max_payload_bytes:
+            raise AppendError(
+                f"event {encoded.type!r} has {size:,} bytes of payload and metadata; the limit is "
+                f"{self._max_payload_bytes:,}. Store the bulk elsewhere and append a reference, or "
+                "raise max_payload_bytes of the App"
+            )
+        if new.id is not None and not isinstance(new.id, UUID):
+            raise AppendError(f"event {encoded.type!r}: id is {new.id!r}, not a UUID")
+        return _Record(
+            new.id or new_id(self._clock.now()),
+            encoded.type,
+            encoded.data,
+            stored,
+            now,
+            new.id is not None,
+        )
+
+
+def new_id(now: datetime) -> UUID:
+    """A version 7 UUID: ids of one time lie together in the index."""
+    milliseconds = int(now.timestamp() * 1000)
+    random = secrets.randbits(74)
+    return UUID(
+        int=(milliseconds << 80)
+        | (7 << 76)
+        | ((random >> 62) << 64)
+        | (2 << 62)
+        | (random & (2**62 - 1))
+    )
+
+
+def _append(stream: str, records: Sequence[_Record], expected: int | None) -> Steps:
+    document = msgspec.json.encode(
+        [
+            {
+                "id": record.id,
+                "type": record.type,
+                "data": record.data,
+                "metadata": record.metadata,
+                "recorded_at": record.recorded_at,
+            }
+            for record in records
+        ]
+    ).decode()
+    rows = yield (
+        "append",
+        {
+            "stream": stream,
+            "expected": expected,
+            "check_ids": any(record.id_is_given for record in records),
+            "events": document,
+        },
+    )
+    if rows:
+        rows = sorted(rows)
+        return Appended(stream, rows[-1][1], tuple(row[0] for row in rows))
+    # Nothing was written. Either this append was made before, or the version is another.
+    known = {UUID(str(row[3])): row for row in (yield "find_events", {"events": document})}
+    if not known:
+        version = yield "stream_version", {"stream": stream}
+        assert expected is not None
+        raise ConcurrencyError(stream, expected=expected, actual=version[0][0])
+    return _first_result(stream, records, known)
+
+
+def _first_result(stream: str, records: Sequence[_Record], known: Mapping[UUID, Row]) -> Appended:
+    found = [known.get(record.id) for record in records]
+    same = [row for row in found if row is not None and row[2] == stream]
+    versions = [row[1] for row in same]
+    in_order = all(b == a + 1 for a, b in itertools.pairwise(versions))
+    if len(same) < len(records) or not in_order:
+        raise AppendError(
+            f"append to stream {stream!r}: {len(known)} of its {len(records)} event ids are in the "
+            "journal already, and not as one append like this; use new ids for new events"
+        )
+    return Appended(stream, versions[-1], tuple(row[0] for row in same))
+
+
+def _drive(steps: Steps, run: Callable[[str, Mapping[str, Any]], list[Row]]) -> Appended:
+    try:
+        name, params = next(steps)
+        while True:
+            name, params = steps.send(run(name, params))
+    except StopIteration as done:
+        result: Appended = done.value
+        return result
+
+
+def _check_expected(expected: object) -> None:
+    if expected is not None and (not isinstance(expected, int) or isinstance(expected, bool)):
+        raise AppendError(f"expected_version is {expected!r}; it is a number, or None for any")
+    if isinstance(expected, int) and expected < 0:
+        raise AppendError(
+            f"expected_version is {expected}; 0 means that the stream must not exist yet"
+        )

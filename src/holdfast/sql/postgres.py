@@ -1,0 +1,362 @@
+"""PostgreSQL, through psycopg 3 with binary parameters.
+
+A runner has one connection. Appends and quick reads share a pool. One more connection a process
+holds all its leases and listens for wake-ups (`postgres_leases.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from holdfast.core.errors import ConfigError, HoldfastError, StoreConflict, StoreUnavailable
+from holdfast.core.event import RawEvent
+from holdfast.core.ports import Checkpoint, Chunk, Lease, RowChange
+from holdfast.core.signals import Bell
+from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
+from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.queries import pyformat, query
+from holdfast.sql.settled import settled_rows
+from holdfast.sql.url import PostgresUrl
+
+try:
+    import psycopg
+    from psycopg.pq import TransactionStatus
+    from psycopg_pool import ConnectionPool, PoolTimeout
+
+    from holdfast.sql.postgres_leases import Keeper, Notifier
+except ImportError as missing:  # pragma: no cover
+    raise ConfigError("PostgreSQL needs psycopg: pip install 'holdfast[postgres]'") from missing
+
+POOL_CONNECTIONS = 10
+CONNECT_SECONDS = 10
+MIGRATION_LOCK = 0x48464D49
+"""Advisory lock key: one migration at a time in a database."""
+
+OLDEST_SERVER = 140_000
+
+_CONNECTION_DEFAULTS = {
+    "connect_timeout": str(CONNECT_SECONDS),
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "application_name": "holdfast",
+}
+
+# Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
+_CONFLICTS = {"40001", "40P01", "55P03"}
+_AWAY = ("08", "53", "57P", "58", "F0", "XX")
+
+
+class PostgresDatabase:
+    """A PostgreSQL database."""
+
+    dialect = "postgres"
+
+    def __init__(self, url: PostgresUrl) -> None:
+        self.bell = Bell()
+        self.url = url
+        try:
+            given = psycopg.conninfo.conninfo_to_dict(url.uri)
+        except psycopg.Error as error:
+            raise ConfigError(
+                f"can't read the database URL {url}: {url.hide(str(error))}"
+            ) from None
+        self._conninfo = psycopg.conninfo.make_conninfo(
+            **{**_CONNECTION_DEFAULTS, **{k: str(v) for k, v in given.items()}}
+        )
+        self._pool: ConnectionPool[psycopg.Connection[Row]] | None = None
+        self._lock = threading.Lock()
+        self._keeper = Keeper(self.connect_raw, self.bell)
+        self._notifier = Notifier(self.connect_raw)
+
+    def connect(self) -> PostgresConnection:
+        return PostgresConnection(self, self.connect_raw())
+
+    @contextmanager
+    def reading(self) -> Iterator[PostgresConnection]:
+        with self._pooled() as raw:
+            yield PostgresConnection(self, raw)
+
+    appending = reading
+
+    @contextmanager
+    def writing(self) -> Iterator[PostgresConnection]:
+        with self.reading() as connection, connection.transaction():
+            yield connection
+
+    @contextmanager
+    def migrating(self) -> Iterator[PostgresConnection]:
+        connection = self.connect()
+        try:
+            with connection.transaction():
+                connection.raw.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+                yield connection
+        finally:
+            connection.close()
+
+    def schema_version(self, connection: PostgresConnection) -> int:
+        if not connection.run("table_exists", {"quoted": "holdfast_schema"}):
+            if connection.run("table_exists", {"quoted": "holdfast_event"}):
+                raise ConfigError("the database has a table holdfast_event that is not holdfast's")
+            return 0
+        row = connection.raw.execute("SELECT version FROM holdfast_schema").fetchone()
+        return int(row[0]) if row else 0
+
+    def record_schema_version(self, connection: PostgresConnection, version: int) -> None:
+        connection.script(
+            "CREATE TABLE IF NOT EXISTS holdfast_schema (version integer NOT NULL);"
+            f"DELETE FROM holdfast_schema; INSERT INTO holdfast_schema VALUES ({version:d})"
+        )
+
+    def settled(self, connection: PostgresConnection, after: int, limit: int) -> Chunk:
+        rows, held = settled_rows(
+            after,
+            read=lambda: connection.run("read", {"after": after, "limit": limit}),
+            drawn=lambda: int(connection.run("last_drawn")[0][0]),
+            bound=lambda: next((int(row[0]) for row in connection.run("in_flight")), None),
+        )
+        return Chunk(self.raw_events(rows), held)
+
+    def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
+        return [RawEvent(*row) for row in rows]
+
+    def announce(self) -> None:
+        self.bell.ring()
+        self._notifier.kick()
+
+    def lease(self, checkpoint: Checkpoint) -> Lease | None:
+        return self._keeper.acquire(checkpoint.id)
+
+    def leased(self, checkpoint_ids: Iterable[int]) -> set[int]:
+        with self.reading() as connection:
+            return {row[0] for row in connection.run("lease_holders")} & set(checkpoint_ids)
+
+    def depose(self, checkpoint_id: int) -> None:
+        # The runner's own connection too: frozen inside a transaction, it holds the checkpoint.
+        with self.reading() as connection:
+            connection.run("end_leader", {"id": checkpoint_id})
+
+    def column_ddl(self, column: Column, *, with_default: bool) -> str:
+        null = "" if column.optional else " NOT NULL"
+        default = ""
+        if with_default and column.default is not None:
+            literal = psycopg.sql.Literal(column.check(column.default)).as_string()
+            default = f" DEFAULT {literal}"
+        return f"{quote(column.name)} {_TYPES[column.kind]}{null}{default}"
+
+    def unavailable(self, error: BaseException) -> StoreUnavailable | None:
+        for cause in causes(error):
+            if isinstance(cause, StoreUnavailable):
+                return cause
+            if isinstance(cause, PoolTimeout):
+                return StoreUnavailable(f"no connection to {self.url} in time: {cause}")
+            if isinstance(cause, psycopg.Error):
+                return self._unavailable(cause)
+            state = getattr(cause, "sqlstate", None)  # asyncpg, psycopg2 through SQLAlchemy
+            if isinstance(state, str) and (state in _CONFLICTS or state.startswith(_AWAY)):
+                return StoreUnavailable(self.url.hide(f"{self.url}: {cause}"))
+        return None
+
+    def close(self) -> None:
+        self._notifier.close()
+        self._keeper.close()
+        if self._pool is not None:
+            self._pool.close()
+
+    def connect_raw(self) -> psycopg.Connection[Row]:
+        """A new connection in autocommit mode: transactions are always spelt out."""
+        try:
+            raw = psycopg.connect(self._conninfo, autocommit=True)
+            _configure(raw)
+        except psycopg.Error as error:
+            raise self._unavailable(error) or error from None
+        return raw
+
+    def _unavailable(self, error: psycopg.Error) -> StoreUnavailable | None:
+        state = error.sqlstate
+        message = self.url.hide(f"{self.url}: {str(error).strip()}")
+        if state in _CONFLICTS:
+            return StoreConflict(message)
+        if state is not None:
+            lost = state.startswith(("08", "57P"))
+            return (
+                StoreUnavailable(message, connection_lost=lost) if state.startswith(_AWAY) else None
+            )
+        # Without a code it comes from the client: the connection is gone, or was never made.
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return StoreUnavailable(message, connection_lost=True)
+        return None
+
+    @contextmanager
+    def _pooled(self) -> Iterator[psycopg.Connection[Row]]:
+        with self._lock:
+            if self._pool is None:
+                self.connect_raw().close()  # A wrong URL is an error now, not a time-out later.
+                self._pool = ConnectionPool(
+                    self._conninfo,
+                    min_size=0,
+                    max_size=POOL_CONNECTIONS,
+                    timeout=CONNECT_SECONDS,
+                    kwargs={"autocommit": True},
+                    configure=_configure,
+                    check=None,
+                    open=True,
+                )
+        try:
+            with self._pool.connection() as raw:
+                yield raw
+        except HoldfastError:
+            raise
+        except (psycopg.Error, PoolTimeout) as error:
+            raise self.unavailable(error) or error from error
+
+
+class PostgresConnection:
+    """One psycopg connection in autocommit mode."""
+
+    def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Row]) -> None:
+        self._database, self.raw = database, raw
+
+    @property
+    def tx(self) -> PostgresTx:
+        return PostgresTx(self.raw)
+
+    def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
+        with self._translated():
+            cursor = self.raw.execute(
+                pyformat(query(name, "postgres")),
+                params or {},
+                binary=True,
+            )
+            return cursor.fetchall() if cursor.description else []
+
+    def script(self, sql: str) -> None:
+        with self._translated():
+            self.raw.execute(sql)
+
+    @contextmanager
+    def transaction(self, *, guarded: bool = False) -> Iterator[None]:
+        with self._translated(), self.raw.transaction():
+            yield
+            # COMMIT would answer ROLLBACK without an error if a statement has failed and the
+            # error was swallowed, and nothing at all if the transaction has been ended.
+            status = self.raw.info.transaction_status
+            if guarded and status is TransactionStatus.INERROR:
+                raise HoldfastError(
+                    "a statement failed and its error was swallowed; nothing was committed"
+                )
+            if guarded and status is not TransactionStatus.INTRANS:
+                raise HoldfastError(
+                    "the handler ended the transaction itself; leave COMMIT and ROLLBACK out"
+                )
+
+    def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
+        columns = ", ".join(f"t.{quote(c.name)}" for c in table.columns)
+        parts = [table.columns[i] for i in table.key_indexes]
+        sql = (
+            f'SELECT {columns}, t."{POSITION_COLUMN}" FROM {quote(table.name)} AS t '
+            f"JOIN unnest({', '.join(map(_array, parts))}) "
+            f"AS k ({', '.join(map(quote, table.key))}) "
+            f"ON {' AND '.join(f't.{quote(n)} = k.{quote(n)}' for n in table.key)}"
+        )
+        json_at = [i for i, column in enumerate(table.columns) if column.kind == "JSON"]
+        found: dict[Key, tuple[Row, int]] = {}
+        with self._translated():
+            columns_of_keys = [list(part) for part in zip(*keys, strict=True)]
+            for *stored, position in self.raw.execute(sql, columns_of_keys, binary=True):
+                for i in json_at:
+                    if stored[i] is not None:
+                        stored[i] = msgspec.convert(stored[i], table.columns[i].annotation)
+                found[tuple(stored[i] for i in table.key_indexes)] = tuple(stored), position
+        return found
+
+    def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> int:
+        names = [*(column.name for column in table.columns), POSITION_COLUMN]
+        rest = [name for name in names if name not in table.key]
+        arrays = [*map(_array, table.columns), "%b::bigint[]"]
+        sql = (
+            f"INSERT INTO {quote(table.name)} AS t ({', '.join(map(quote, names))}) "
+            f"SELECT * FROM unnest({', '.join(arrays)}) "
+            f"ON CONFLICT ({', '.join(map(quote, table.key))}) DO UPDATE SET "
+            + ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in rest)
+            + f' WHERE t."{POSITION_COLUMN}" < excluded."{POSITION_COLUMN}"'
+        )
+        values = [list(column) for column in zip(*(row.values for row in rows), strict=True)]
+        with self._translated():
+            return self.raw.execute(sql, [*values, [row.position for row in rows]]).rowcount
+
+    def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None:
+        parts = [table.columns[i] for i in table.key_indexes]
+        names = ", ".join(map(quote, table.key))
+        sql = (
+            f"DELETE FROM {quote(table.name)} WHERE ({names}) IN "
+            f"(SELECT * FROM unnest({', '.join(map(_array, parts))}))"
+        )
+        with self._translated():
+            self.raw.execute(sql, [list(part) for part in zip(*keys, strict=True)])
+
+    def close(self) -> None:
+        with suppress(psycopg.Error):
+            self.raw.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except psycopg.Error as error:
+            raise self._database.unavailable(error) or error from error
+
+
+class PostgresTx:
+    """The transaction as handlers see it."""
+
+    def __init__(self, raw: psycopg.Connection[Row]) -> None:
+        self.connection = raw
+
+    def execute(self, sql: str, params: Any = ()) -> int:
+        return self.connection.execute(sql, params or None).rowcount
+
+    def executemany(self, sql: str, params: Iterable[Any]) -> None:
+        with self.connection.cursor() as cursor:
+            cursor.executemany(sql, params)
+
+    def fetch(self, sql: str, params: Any = ()) -> list[Row]:
+        return self.connection.execute(sql, params or None).fetchall()
+
+
+_TYPES = {
+    "str": "text",
+    "int": "bigint",
+    "float": "double precision",
+    "bool": "boolean",
+    "Decimal": "numeric",
+    "date": "date",
+    "datetime": "timestamptz",
+    "UUID": "uuid",
+    "bytes": "bytea",
+    "JSON": "jsonb",
+}
+
+
+def _array(column: Column) -> str:
+    """A parameter that takes a list of the column's values."""
+    if column.kind == "JSON":
+        return "%b::text[]::jsonb[]"
+    return f"%b::{_TYPES[column.kind]}[]"
+
+
+def _configure(raw: psycopg.Connection[Row]) -> None:
+    if raw.info.server_version < OLDEST_SERVER:
+        raise ConfigError(
+            f"PostgreSQL {raw.info.server_version // 10_000} is too old; "
+            f"{OLDEST_SERVER // 10_000} or later is needed"
+        )
+    # Datetimes come back as UTC on every database.
+    raw.execute("SET TIME ZONE 'UTC'")

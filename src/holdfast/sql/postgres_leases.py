@@ -1,0 +1,190 @@
+"""Leases and wake-ups on PostgreSQL.
+
+A lease is a session-level advisory lock: connection alive, lease held. One connection a process
+holds them all and listens for wake-ups; when it is lost, every lease is lost with it, at once.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from holdfast.core.errors import StoreUnavailable
+from holdfast.core.signals import Bell
+
+LEASE_LOCKS = 0x48464C45
+"""The class of advisory locks that are leases; the object is the checkpoint's id."""
+
+CHANNEL = "holdfast"
+
+GATHER_SECONDS = 0.002
+"""Appends within this time share a notification."""
+
+Connect = Callable[[], psycopg.Connection[Any]]
+
+
+class Keeper:
+    """Holds the leases of this process, and rings the bell when another process has appended."""
+
+    def __init__(self, connect: Connect, bell: Bell) -> None:
+        self._connect, self._bell = connect, bell
+        self._lock = threading.RLock()
+        self._raw: psycopg.Connection[Any] | None = None
+        self._thread: threading.Thread | None = None
+        self._interrupt: socket.socket | None = None
+
+    def acquire(self, checkpoint_id: int) -> PostgresLease | None:
+        with self._lock:
+            raw = self._open()
+            row = self._execute(raw, "SELECT pg_try_advisory_lock(%s, %s)", checkpoint_id)
+            return PostgresLease(self, raw, checkpoint_id) if row[0] else None
+
+    def release(self, raw: psycopg.Connection[Any], checkpoint_id: int) -> None:
+        with self._lock, suppress(StoreUnavailable):
+            if raw is self._raw:
+                self._execute(raw, "SELECT pg_advisory_unlock(%s, %s)", checkpoint_id)
+
+    def is_current(self, raw: psycopg.Connection[Any]) -> bool:
+        return raw is self._raw
+
+    def close(self) -> None:
+        with self._lock:
+            self._lose()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _open(self) -> psycopg.Connection[Any]:
+        if self._raw is None:
+            raw = self._connect()
+            raw.add_notify_handler(lambda _: self._bell.ring())
+            raw.execute(f"LISTEN {CHANNEL}")
+            inner, self._interrupt = socket.socketpair()
+            self._raw = raw
+            self._thread = threading.Thread(
+                target=self._listen, args=(raw, inner), name="holdfast wake-ups", daemon=True
+            )
+            self._thread.start()
+        return self._raw
+
+    def _execute(
+        self, raw: psycopg.Connection[Any], sql: str, checkpoint_id: int
+    ) -> tuple[Any, ...]:
+        try:
+            row = raw.execute(sql, (LEASE_LOCKS, checkpoint_id)).fetchone()
+        except psycopg.Error as error:
+            self._lose()
+            raise StoreUnavailable(
+                f"the connection that holds the leases is lost: {str(error).strip()}",
+                connection_lost=True,
+            ) from error
+        assert row is not None
+        return tuple(row)
+
+    def _lose(self) -> None:
+        """Forgets the connection; its leases are gone, and whoever waits should look."""
+        if self._raw is not None:
+            with suppress(psycopg.Error):
+                self._raw.close()
+            self._raw = None
+        if self._interrupt is not None:
+            self._interrupt.close()
+            self._interrupt = None
+        self._bell.ring()
+
+    def _listen(self, raw: psycopg.Connection[Any], interrupt: socket.socket) -> None:
+        with (
+            interrupt,
+            selectors.DefaultSelector() as selector,
+            suppress(psycopg.Error, ValueError, OSError),
+        ):
+            selector.register(raw.fileno(), selectors.EVENT_READ)
+            selector.register(interrupt, selectors.EVENT_READ)
+            while all(key.fileobj is not interrupt for key, _ in selector.select()):
+                with self._lock:
+                    if raw is not self._raw:
+                        return
+                    # Also notices that the server has closed the connection.
+                    raw.pgconn.consume_input()
+                    if raw.pgconn.notifies() is not None:
+                        while raw.pgconn.notifies() is not None:
+                            pass
+                        self._bell.ring()
+        with self._lock:
+            if raw is self._raw:
+                self._lose()
+
+
+class PostgresLease:
+    """Held as long as the connection that took it is."""
+
+    def __init__(self, keeper: Keeper, raw: psycopg.Connection[Any], checkpoint_id: int) -> None:
+        self._keeper, self._raw, self._id = keeper, raw, checkpoint_id
+        self._released = False
+
+    @property
+    def held(self) -> bool:
+        return not self._released and self._keeper.is_current(self._raw)
+
+    def release(self) -> None:
+        if not self._released:
+            self._released = True
+            self._keeper.release(self._raw, self._id)
+
+
+class Notifier:
+    """Tells other processes that the journal has grown, after the commit, many appends at once.
+
+    NOTIFY inside the append's transaction would make all commits of the database take turns.
+    """
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._wanted = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def kick(self) -> None:
+        """Returns at once; the notification follows on a connection of its own."""
+        self._wanted.set()
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None and not self._closing.is_set():
+                    self._thread = threading.Thread(
+                        target=self._run, name="holdfast notifier", daemon=True
+                    )
+                    self._thread.start()
+
+    def close(self) -> None:
+        """Sends what is due and ends."""
+        with self._lock:
+            self._closing.set()
+            thread = self._thread
+        self._wanted.set()
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        raw: psycopg.Connection[Any] | None = None
+        while not self._closing.is_set():
+            self._wanted.wait()
+            self._wanted.clear()
+            # A lost notification costs latency, nothing else: polling goes on.
+            try:
+                if raw is None:
+                    raw = self._connect()
+                    raw.execute("SET synchronous_commit = off")
+                raw.execute(f"NOTIFY {CHANNEL}")
+            except (psycopg.Error, StoreUnavailable):
+                if raw is not None:
+                    raw.close()
+                raw = None
+            self._closing.wait(GATHER_SECONDS)
+        if raw is not None:
+            raw.close()

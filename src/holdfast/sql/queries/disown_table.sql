@@ -1,0 +1,2 @@
+-- Forgets a table that was dropped.
+DELETE FROM holdfast_table WHERE name = :name

@@ -1,0 +1,14 @@
+-- A fault outlives the process. The epoch keeps it from touching a successor's row.
+UPDATE holdfast_checkpoint
+SET
+    state = 'faulted',
+    leader = NULL,
+    leader_pid = NULL,
+    error_type = :error_type,
+    error_message = :error_message,
+    error_stacktrace = :error_stacktrace,
+    error_at = :at,
+    error_position = :position,
+    error_event_id = :event_id,
+    error_event_type = :event_type
+WHERE id = :id AND epoch = :epoch

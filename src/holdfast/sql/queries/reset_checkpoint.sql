@@ -1,0 +1,9 @@
+-- Back to the beginning, under a new epoch that fences whoever runs it now.
+UPDATE holdfast_checkpoint
+SET
+    position = 0, epoch = epoch + 1, state = 'stopped',
+    last_event_id = NULL, last_event_type = NULL, last_processed_at = NULL,
+    events_processed = 0, events_per_second = 0,
+    error_type = NULL, error_message = NULL, error_stacktrace = NULL, error_at = NULL,
+    error_position = NULL, error_event_id = NULL, error_event_type = NULL
+WHERE projection = :projection

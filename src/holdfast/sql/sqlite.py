@@ -1,0 +1,426 @@
+"""SQLite: one writer connection a process, used in turns; readers beside it in WAL mode.
+
+The writer is also the only connection that checkpoints the WAL. Other processes write through
+their own; SQLite's file lock and a busy timeout keep them apart.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+
+from holdfast.core.errors import ConfigError, HoldfastError, StoreUnavailable
+from holdfast.core.event import RawEvent
+from holdfast.core.ports import Checkpoint, Chunk, Lease, RowChange
+from holdfast.core.signals import Bell
+from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
+from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.queries import query
+from holdfast.sql.sqlite_leases import FileLeases, LocalLeases, Watcher
+from holdfast.sql.turns import Turns
+
+BUSY_SECONDS = 10.0
+"""How long a writer waits for another process's transaction."""
+
+MAX_VARIABLES = 900
+"""SQLite's oldest limit on parameters of a statement is 999."""
+
+OLDEST_SQLITE = (3, 35, 0)
+
+_AWAY = frozenset(
+    (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CORRUPT,
+    )
+)
+_WORTH_REOPENING = frozenset((sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+
+
+class SqliteDatabase:
+    """A SQLite file, or a database in memory that lives as long as this object."""
+
+    dialect = "sqlite"
+
+    def __init__(self, path: Path | None) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise ConfigError(
+                f"SQLite {sqlite3.sqlite_version} is too old; "
+                f"{'.'.join(map(str, OLDEST_SQLITE))} or later is needed"
+            )
+        self.bell = Bell()
+        self.path = path
+        self._uri = (
+            f"file:/{uuid4()}?vfs=memdb"
+            if path is None
+            else path.absolute().as_uri().replace("?", "%3f").replace("#", "%23")
+        )
+        self._turns = Turns()
+        self._writer: sqlite3.Connection | None = None
+        self._readers: list[sqlite3.Connection] = []
+        self._readers_lock = threading.Lock()
+        self._watcher: Watcher | None = None
+        self._leases = LocalLeases() if path is None else FileLeases(path.absolute())
+
+    def connect(self) -> SqliteConnection:
+        return SqliteConnection(self, self.open_reader())
+
+    @contextmanager
+    def reading(self) -> Iterator[SqliteConnection]:
+        with self._readers_lock:
+            raw = self._readers.pop() if self._readers else None
+        raw = raw or self.open_reader()
+        try:
+            yield SqliteConnection(self, raw)
+        except BaseException:
+            raw.close()
+            raise
+        with self._readers_lock:
+            self._readers.append(raw)
+
+    @contextmanager
+    def writing(self) -> Iterator[SqliteConnection]:
+        connection = SqliteConnection(self, None)
+        with connection.transaction():
+            yield connection
+
+    appending = writing
+    migrating = writing
+
+    def schema_version(self, connection: SqliteConnection) -> int:
+        (version,) = connection.raw.execute("PRAGMA user_version").fetchone()
+        if version == 0 and connection.run(
+            "table_exists", {"name": "holdfast_event", "quoted": ""}
+        ):
+            raise ConfigError("the database has a table holdfast_event that is not holdfast's")
+        return int(version)
+
+    def record_schema_version(self, connection: SqliteConnection, version: int) -> None:
+        connection.raw.execute(f"PRAGMA user_version = {version:d}")
+
+    def settled(self, connection: SqliteConnection, after: int, limit: int) -> Chunk:
+        # One writer: positions become visible in order.
+        rows = connection.run("read", {"after": after, "limit": limit})
+        return Chunk(self.raw_events(rows))
+
+    def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
+        return [
+            RawEvent(p, s, v, UUID(i), t, d, m, datetime.fromisoformat(r))
+            for p, s, v, i, t, d, m, r in rows
+        ]
+
+    def announce(self) -> None:
+        self.bell.ring()
+
+    def lease(self, checkpoint: Checkpoint) -> Lease | None:
+        if self._watcher is None and self.path is not None:
+            self._watcher = Watcher(self.open_reader, self.bell)
+        return self._leases.acquire(checkpoint.id)
+
+    def leased(self, checkpoint_ids: Iterable[int]) -> set[int]:
+        return self._leases.held(checkpoint_ids)
+
+    def depose(self, checkpoint_id: int) -> None:
+        self._leases.depose(checkpoint_id)
+
+    def column_ddl(self, column: Column, *, with_default: bool) -> str:
+        null = "" if column.optional else " NOT NULL"
+        default = ""
+        if with_default and column.default is not None:
+            default = f" DEFAULT {_literal(_encode(column, column.check(column.default)))}"
+        return f"{quote(column.name)} {_TYPES[column.kind]}{null}{default}"
+
+    def unavailable(self, error: BaseException) -> StoreUnavailable | None:
+        for cause in causes(error):
+            if isinstance(cause, StoreUnavailable):
+                return cause
+            code = getattr(cause, "sqlite_errorcode", None)
+            if isinstance(cause, sqlite3.Error) and code is not None and code & 0xFF in _AWAY:
+                return StoreUnavailable(f"SQLite at {self.path or ':memory:'}: {cause}")
+        return None
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+        self._leases.close()
+        for raw in (*self._readers, self._writer):
+            if raw is not None:
+                raw.close()
+        self._readers, self._writer = [], None
+
+    @contextmanager
+    def turn(self) -> Iterator[sqlite3.Connection]:
+        """The writer connection, for one thread at a time, in the order they came."""
+        with self._turns.take():
+            if self._writer is None:
+                self._writer = self._open_writer()
+            try:
+                yield self._writer
+            except BaseException as error:
+                codes = [getattr(cause, "sqlite_errorcode", 0) or 0 for cause in causes(error)]
+                if any(code & 0xFF in _WORTH_REOPENING for code in codes) and self.path is not None:
+                    with suppress(sqlite3.Error):
+                        self._writer.close()
+                    self._writer = None
+                raise
+
+    def open_reader(self) -> sqlite3.Connection:
+        raw = self._open()
+        raw.execute("PRAGMA query_only = 1")
+        raw.execute("PRAGMA wal_autocheckpoint = 0")
+        return raw
+
+    def _open_writer(self) -> sqlite3.Connection:
+        raw = self._open()
+        try:
+            raw.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.DatabaseError as error:
+            raw.close()
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+                raise ConfigError(f"{self.path} is not a SQLite database; {error}") from error
+            raise self.unavailable(error) or error from error
+        # An append that was acknowledged survives a power cut.
+        raw.execute("PRAGMA synchronous = FULL")
+        return raw
+
+    def _open(self) -> sqlite3.Connection:
+        if self.path is not None and not self.path.absolute().parent.is_dir():
+            raise ConfigError(
+                f"can't open {self.path}: the folder {self.path.absolute().parent} is not there; "
+                "make it first"
+            )
+        try:
+            return sqlite3.connect(
+                self._uri,
+                uri=True,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        except sqlite3.Error as error:
+            raise self.unavailable(error) or error from error
+
+
+class SqliteConnection:
+    """Reads on a connection of its own; inside a transaction, everything on the writer."""
+
+    def __init__(self, database: SqliteDatabase, reader: sqlite3.Connection | None) -> None:
+        self._database, self._reader = database, reader
+        self._writer: sqlite3.Connection | None = None
+
+    @property
+    def raw(self) -> sqlite3.Connection:
+        raw = self._writer or self._reader
+        assert raw is not None, "outside of a transaction this connection can't be used"
+        return raw
+
+    @property
+    def tx(self) -> SqliteTx:
+        return SqliteTx(self.raw)
+
+    def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
+        with self._translated():
+            adapted = {key: _plain(value) for key, value in (params or {}).items()}
+            return self.raw.execute(query(name, "sqlite"), adapted).fetchall()
+
+    def script(self, sql: str) -> None:
+        with self._translated():
+            for statement in _statements(sql):
+                self.raw.execute(statement)
+
+    @contextmanager
+    def transaction(self, *, guarded: bool = False) -> Iterator[None]:
+        with self._database.turn() as writer, self._translated():
+            writer.execute("BEGIN IMMEDIATE")
+            self._writer = writer
+            if guarded:
+                writer.set_authorizer(_forbid_transaction_control)
+            try:
+                yield
+                writer.set_authorizer(None)
+                writer.execute("COMMIT")
+            except BaseException:
+                writer.set_authorizer(None)
+                if writer.in_transaction:
+                    with suppress(sqlite3.Error):
+                        writer.execute("ROLLBACK")
+                raise
+            finally:
+                self._writer = None
+
+    def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
+        columns = ", ".join(quote(c.name) for c in (*table.columns,)) + f', "{POSITION_COLUMN}"'
+        key = ", ".join(map(quote, table.key))
+        marks = f"({', '.join('?' * len(table.key))})"
+        step = MAX_VARIABLES // len(table.key)
+        found: dict[Key, tuple[Row, int]] = {}
+        with self._translated():
+            for start in range(0, len(keys), step):
+                part = keys[start : start + step]
+                sql = (
+                    f"SELECT {columns} FROM {quote(table.name)} "
+                    f"WHERE ({key}) IN (VALUES {', '.join([marks] * len(part))})"
+                )
+                flat = [v for key_ in part for v in _encode_key(table, key_)]
+                for *stored, position in self.raw.execute(sql, flat):
+                    values = tuple(map(_decode, table.columns, stored))
+                    found[tuple(values[i] for i in table.key_indexes)] = values, position
+        return found
+
+    def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> int:
+        names = [*(column.name for column in table.columns), POSITION_COLUMN]
+        rest = [name for name in names if name not in table.key]
+        sql = (
+            f"INSERT INTO {quote(table.name)} ({', '.join(map(quote, names))}) "
+            f"VALUES ({', '.join('?' * len(names))}) "
+            f"ON CONFLICT ({', '.join(map(quote, table.key))}) DO UPDATE SET "
+            + ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in rest)
+            + f' WHERE "{POSITION_COLUMN}" < excluded."{POSITION_COLUMN}"'
+        )
+        with self._translated():
+            cursor = self.raw.executemany(
+                sql, ([*map(_encode, table.columns, row.values), row.position] for row in rows)
+            )
+        return cursor.rowcount
+
+    def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None:
+        where = " AND ".join(f"{quote(name)} = ?" for name in table.key)
+        with self._translated():
+            self.raw.executemany(
+                f"DELETE FROM {quote(table.name)} WHERE {where}",
+                [_encode_key(table, key) for key in keys],
+            )
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except sqlite3.Error as error:
+            raise self._database.unavailable(error) or error from error
+
+
+class SqliteTx:
+    """The transaction as handlers see it."""
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self.connection = raw
+
+    def execute(self, sql: str, params: Any = ()) -> int:
+        return self.connection.execute(sql, params).rowcount
+
+    def executemany(self, sql: str, params: Iterable[Any]) -> None:
+        self.connection.executemany(sql, params)
+
+    def fetch(self, sql: str, params: Any = ()) -> list[Row]:
+        return self.connection.execute(sql, params).fetchall()
+
+
+_TYPES = {
+    "str": "TEXT",
+    "int": "INTEGER",
+    "float": "REAL",
+    "bool": "INTEGER",
+    "Decimal": "TEXT",
+    "date": "TEXT",
+    "datetime": "TEXT",
+    "UUID": "TEXT",
+    "bytes": "BLOB",
+    "JSON": "TEXT",
+}
+
+
+def _encode_key(table: TableSpec, key: Key) -> list[Any]:
+    return [_encode(table.columns[i], v) for i, v in zip(table.key_indexes, key, strict=True)]
+
+
+def _encode(column: Column, value: Any) -> Any:
+    """A checked value as SQLite stores it. Text sorts as the values do, Decimal excepted."""
+    if value is None:
+        return None
+    match column.kind:
+        case "bool":
+            return int(value)
+        case "Decimal" | "UUID":
+            return str(value)
+        case "datetime":
+            return value.isoformat(timespec="microseconds")
+        case "date":
+            return value.isoformat()
+        case _:
+            return value
+
+
+def _decode(column: Column, value: Any) -> Any:
+    if value is None:
+        return None
+    match column.kind:
+        case "bool":
+            return bool(value)
+        case "Decimal":
+            return Decimal(value)
+        case "UUID":
+            return UUID(value)
+        case "datetime":
+            return datetime.fromisoformat(value)
+        case "date":
+            return date.fromisoformat(value)
+        case "JSON":
+            return msgspec.json.decode(value, type=column.annotation)
+        case _:
+            return value
+
+
+def _plain(value: Any) -> Any:
+    """Parameters of our own statements, as the schema stores them."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    return repr(value)
+
+
+def _statements(sql: str) -> Iterator[str]:
+    """Splits a script, because executescript would commit the open transaction."""
+    statement = ""
+    for line in sql.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        yield statement
+
+
+def _forbid_transaction_control(
+    action: int, _1: str | None, _2: str | None, _3: str | None, _4: str | None
+) -> int:
+    """A handler that commits would part its rows from the checkpoint."""
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
