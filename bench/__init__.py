@@ -1,0 +1,1 @@
+"""Measures holdfast beside its peers: `python -m bench --help`."""

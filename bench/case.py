@@ -1,0 +1,100 @@
+"""One case of the benchmark: what is loaded, what is timed, what must be true afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Database(StrEnum):
+    """Where a case runs."""
+
+    POSTGRES = "postgres"
+    SQLITE = "sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one round of a case measured."""
+
+    events: int
+    seconds: float
+    cpu_seconds: float
+    """Processor time of the client, so that a client that was the bottleneck shows."""
+
+    @property
+    def events_per_second(self) -> float:
+        return self.events / self.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A case. Every round gets a database of its own, made by `load` before the clock starts.
+
+    The three functions must be importable by name: `run` is called in a fresh process, so that
+    no case leaves threads, garbage or settings to the next.
+    """
+
+    name: str
+    database: Database
+    loaded_events: int
+    load: Callable[[str, int], None]
+    """Given a new database's URL and `loaded_events`, fills it."""
+    run: Callable[[str], Sample]
+    check: Callable[[str, Sample], None]
+    """Raises `WrongResult` if what `run` left behind is not exactly right."""
+
+    @property
+    def group(self) -> str:
+        """The cases it is compared with: all of the name but the contestant."""
+        return self.name.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much work a run does."""
+
+    rounds: int
+    events: int
+    statement_events: int
+    """For cases on PostgreSQL that send each event's statement on its own."""
+    peer_events: int
+    append_seconds: float
+
+
+FULL = Scale(
+    rounds=3,
+    events=200_000,
+    statement_events=40_000,
+    peer_events=5_000,
+    append_seconds=4.0,
+)
+QUICK = Scale(
+    rounds=1,
+    events=50_000,
+    statement_events=5_000,
+    peer_events=1_000,
+    append_seconds=1.0,
+)
+
+
+class WrongResult(Exception):
+    """A case left a wrong result behind: its speed means nothing."""
+
+
+class Stopwatch:
+    """Runs from the moment it is made: wall clock and this process's processor time."""
+
+    def __init__(self) -> None:
+        self._cpu = time.process_time()
+        self._wall = time.perf_counter()
+
+    def sample(self, events: int) -> Sample:
+        """The time until now, as the sample of `events` events."""
+        return Sample(
+            events=events,
+            seconds=time.perf_counter() - self._wall,
+            cpu_seconds=time.process_time() - self._cpu,
+        )

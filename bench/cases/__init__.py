@@ -1,0 +1,1 @@
+"""The cases, one module per contestant. Each has `cases(scale)`."""

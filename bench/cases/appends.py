@@ -1,0 +1,90 @@
+"""holdfast's append, and the statements its locks are measured against.
+
+The statements are sent by pgbench: on two processors a client in Python takes half of the machine
+and hides what a lock costs. What a user's code gets is the case `journal`.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+
+import psycopg
+
+from bench import append, journal, pgbench
+from bench.append import EVENTS_PER_STREAM, PAYLOAD, WRITER_COUNT, Turns
+from bench.case import Case, Sample, Scale
+from bench.cases.holdfast import FundsCredited
+from holdfast import App
+from holdfast.sql.queries import query
+
+APPEND = query("append", "postgres")
+# The server draws the ids, for pgbench has no means to; it costs every case the same.
+# The space after each colon keeps pgbench from taking a value for a variable.
+EVENTS = f"""(
+    SELECT json_agg(json_build_object(
+        'id', gen_random_uuid(), 'type', 'FundsCredited', 'data', '{json.dumps(PAYLOAD)}',
+        'metadata', '{{}}', 'recorded_at', now()
+    ))
+    FROM generate_series(1, :batch)
+)"""
+
+
+def cases(scale: Scale) -> list[Case]:
+    return [
+        *append.cases(
+            "journal", scale, run=append_to_journal, load=journal.load, table="holdfast_event"
+        ),
+        *_cases("protected", scale, function="holdfast_append", table="holdfast_event"),
+        *_cases("bare", scale, function="bench.append_bare", table="bench.event"),
+        *_cases("exclusive", scale, function="bench.append_exclusive", table="bench.event"),
+    ]
+
+
+def _cases(name: str, scale: Scale, *, function: str, table: str) -> list[Case]:
+    run = partial(append_by_statement, program=pgbench.installed(), function=function)
+    return append.cases(name, scale, run=run, load=load_with_baselines, table=table)
+
+
+def append_to_journal(url: str, *, batch: int, seconds: float) -> Sample:
+    """`journal.append`, the way a user's code goes."""
+    return append.write_together(url, write=_write_to_journal, batch=batch, seconds=seconds)
+
+
+def append_by_statement(
+    url: str, *, program: Path, function: str, batch: int, seconds: float
+) -> Sample:
+    """holdfast's own append statement, with the function named instead of its own."""
+    statement = APPEND.replace("holdfast_append", function).replace(":events", EVENTS)
+    lines = [rf"\set batch {batch}", r"\set check_ids false"]
+    lines += [r"\set stream random(1, 9223372036854775806)"]
+    for version in range(0, EVENTS_PER_STREAM, batch):
+        lines += [rf"\set expected {version}", f"{statement};"]
+    return pgbench.run(
+        program,
+        url,
+        "\n".join(lines),
+        clients=WRITER_COUNT,
+        seconds=seconds,
+        events_per_script=EVENTS_PER_STREAM,
+    )
+
+
+def load_with_baselines(url: str, count: int) -> None:
+    """An empty journal, and the baselines' own schema beside it."""
+    journal.load(url, count)
+    with psycopg.connect(url) as connection:
+        connection.execute(files("bench").joinpath("sql", "append_baselines.sql").read_bytes())
+
+
+def _write_to_journal(url: str, turns: Turns) -> None:
+    with closing(App(url)) as app:
+        for stream, version in turns:
+            app.journal.append(
+                str(stream),
+                [FundsCredited(**PAYLOAD) for _ in range(turns.batch)],
+                expected_version=version,
+            )

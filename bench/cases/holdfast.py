@@ -1,0 +1,128 @@
+"""holdfast catching up: a TableProjection, and a Projection with handlers that send SQL."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from bench import journal
+from bench.case import Case, Database, Sample, Scale, Stopwatch
+from bench.catch_up import case, table
+from bench.connection import native
+from holdfast import App, Event, Projection, TableProjection, Tx, on
+
+INSERT = (
+    "INSERT INTO account_balance (balance, version, updated_at, account_id) VALUES (?, ?, ?, ?)"
+)
+UPDATE = (
+    "UPDATE account_balance SET balance = balance + ?, version = ?, updated_at = ?"
+    " WHERE account_id = ?"
+)
+
+
+def cases(scale: Scale) -> list[Case]:
+    few, many = scale.statement_events, scale.events
+    load = journal.load
+    return [
+        case("table", Database.POSTGRES, events=many, load=load, run=catch_up_table),
+        case("table", Database.SQLITE, events=many, load=load, run=catch_up_table),
+        case("handlers", Database.POSTGRES, events=few, load=load, run=catch_up_handlers),
+        case("handlers", Database.SQLITE, events=many, load=load, run=catch_up_handlers),
+    ]
+
+
+@dataclass
+class AccountOpened:
+    account_id: str
+    owner: str
+    currency: str
+    opening_balance: int
+    branch: str
+
+
+@dataclass
+class FundsCredited:
+    account_id: str
+    amount: int
+    currency: str
+    reference: str
+    channel: str
+
+
+@dataclass
+class FundsDebited:
+    account_id: str
+    amount: int
+    currency: str
+    reference: str
+    channel: str
+
+
+@dataclass
+class Balance:
+    account_id: str
+    balance: int = 0
+    version: int = 0
+    updated_at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def catch_up_table(url: str, *, events: int) -> Sample:
+    app = App(url)
+
+    @app.projection
+    class AccountBalance(TableProjection[Balance]):
+        @on(AccountOpened)
+        def opened(self, row: Balance, event: Event[AccountOpened]) -> None:
+            self.move(row, event, event.data.opening_balance)
+
+        @on(FundsCredited)
+        def credited(self, row: Balance, event: Event[FundsCredited]) -> None:
+            self.move(row, event, event.data.amount)
+
+        @on(FundsDebited)
+        def debited(self, row: Balance, event: Event[FundsDebited]) -> None:
+            self.move(row, event, -event.data.amount)
+
+        def move(self, row: Balance, event: Event[Any], amount: int) -> None:
+            row.balance += amount
+            row.version = event.version
+            row.updated_at = event.recorded_at
+
+    return _catch_up(app, events)
+
+
+def catch_up_handlers(url: str, *, events: int) -> Sample:
+    app = App(url)
+    insert, update = native(INSERT, url), native(UPDATE, url)
+
+    @app.projection
+    class AccountBalance(Projection):
+        tables: ClassVar = {"account_balance": table(url)}
+
+        @on(AccountOpened)
+        def opened(self, event: Event[AccountOpened], tx: Tx) -> None:
+            self.send(insert, event, event.data.opening_balance, tx)
+
+        @on(FundsCredited)
+        def credited(self, event: Event[FundsCredited], tx: Tx) -> None:
+            self.send(update, event, event.data.amount, tx)
+
+        @on(FundsDebited)
+        def debited(self, event: Event[FundsDebited], tx: Tx) -> None:
+            self.send(update, event, -event.data.amount, tx)
+
+        def send(self, statement: str, event: Event[Any], amount: int, tx: Tx) -> None:
+            # As text, which both databases take.
+            at = event.recorded_at.isoformat()
+            tx.execute(statement, (amount, event.version, at, event.stream))
+
+    return _catch_up(app, events)
+
+
+def _catch_up(app: App, events: int) -> Sample:
+    with closing(app):
+        watch = Stopwatch()
+        app.catch_up()
+        return watch.sample(events)

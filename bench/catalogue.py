@@ -1,0 +1,45 @@
+"""All cases there are, in the order they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+from bench.case import Case, Scale
+from bench.cases import appends, hand_written, holdfast
+
+# A peer's module can only be imported where the peer is installed.
+PEERS = ("eventsource_py", "eventsourcing")
+# What is compared runs side by side, in this order.
+GROUPS = ("catch-up/postgres", "catch-up/sqlite", "append/1", "append/10")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The cases that can run here, and a sentence for each peer whose cases cannot."""
+
+    cases: Sequence[Case]
+    missing: Sequence[str]
+
+    def select(self, names: Sequence[str]) -> Sequence[Case]:
+        """The cases with these names, or whose names begin with these groups; all, if none."""
+        return [
+            case
+            for case in self.cases
+            if not names or any(f"{case.name}/".startswith(f"{name}/") for name in names)
+        ]
+
+
+def catalogue(scale: Scale) -> Catalogue:
+    cases = [*holdfast.cases(scale), *hand_written.cases(scale), *appends.cases(scale)]
+    missing = []
+    for peer in PEERS:
+        try:
+            cases += import_module(f"bench.cases.{peer}").cases(scale)
+        except ImportError as error:
+            missing.append(
+                f"{peer.replace('_', '-')} is left out: {error}."
+                " To compare with it: pip install 'holdfast[bench]'"
+            )
+    return Catalogue(sorted(cases, key=lambda case: GROUPS.index(case.group)), missing)

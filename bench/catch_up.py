@@ -1,0 +1,66 @@
+"""Catching up: every such case builds one read model from W1, and is checked by its sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import Protocol
+
+from bench.case import Case, Database, Sample, WrongResult
+from bench.connection import connect, is_sqlite
+from bench.workload import CHECK_SUMS_SQL, CheckSums, expected
+
+POSTGRES_TABLE = """
+CREATE TABLE account_balance (
+    account_id text PRIMARY KEY,
+    balance bigint NOT NULL,
+    version int NOT NULL,
+    updated_at timestamptz NOT NULL
+)
+"""
+SQLITE_TABLE = """
+CREATE TABLE account_balance (
+    account_id text PRIMARY KEY,
+    balance integer NOT NULL,
+    version integer NOT NULL,
+    updated_at text NOT NULL
+) WITHOUT ROWID
+"""
+
+
+class Run(Protocol):
+    """Applies `events` events that are there already to the read model, and times it."""
+
+    def __call__(self, url: str, *, events: int) -> Sample: ...
+
+
+def case(
+    name: str, database: Database, *, events: int, load: Callable[[str, int], None], run: Run
+) -> Case:
+    """The case of one contestant on one database, over the first `events` events of W1."""
+    return Case(
+        name=f"catch-up/{database}/{name}",
+        database=database,
+        loaded_events=events,
+        load=load,
+        run=partial(run, events=events),
+        check=check,
+    )
+
+
+def table(url: str) -> str:
+    """The statement that makes the table on the URL's database."""
+    return SQLITE_TABLE if is_sqlite(url) else POSTGRES_TABLE
+
+
+def check(url: str, sample: Sample) -> None:
+    """Raises `WrongResult` unless `account_balance` is exactly what the events amount to."""
+    with closing(connect(url)) as connection:
+        sums = connection.execute(CHECK_SUMS_SQL).fetchone() or ()
+    found = CheckSums(*(int(value or 0) for value in sums))
+    if found != expected(sample.events):
+        raise WrongResult(
+            f"account_balance after {sample.events:,} events adds up to {found}, "
+            f"and should to {expected(sample.events)}"
+        )

@@ -1,0 +1,85 @@
+"""The command: which cases, how many rounds, and where the figures go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench import report
+from bench.case import FULL, QUICK, Case, Sample
+from bench.catalogue import catalogue
+from bench.ratios import Samples, outcomes
+from bench.rounds import Step, measure
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Little data, one round: about a minute.")
+@click.option(
+    "--case",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Only this case, or this group of cases (append/1). May be given again.",
+)
+@click.option("--rounds", type=click.IntRange(min=1), help="How often each case runs.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write every sample to this file as well.",
+)
+def main(quick: bool, names: Sequence[str], rounds: int | None, json_file: Path | None) -> None:
+    """Measure holdfast beside its peers, hand-written loops and the databases' own limits.
+
+    The figures of one run can be compared with each other and with nothing else.
+    """
+    scale = QUICK if quick else FULL
+    if rounds is not None:
+        scale = replace(scale, rounds=rounds)
+    console = Console()
+    known = catalogue(scale)
+    for sentence in known.missing:
+        console.print(sentence, style="yellow")
+    for name in names:
+        if not known.select([name]):
+            raise click.BadParameter(
+                f"there is no case {name}, only {', '.join(case.name for case in known.cases)}",
+                param_hint="--case",
+            )
+    samples = _measure(known.select(names), scale.rounds, console)
+    if json_file is not None:
+        json_file.write_text(report.as_json(samples, scale) + "\n")
+    console.print(report.case_table(samples))
+    if found := list(outcomes(samples)):
+        console.print(report.ratio_table(found))
+
+
+def _measure(cases: Sequence[Case], rounds: int, console: Console) -> Samples:
+    """All samples, with a line for each as it comes, and a bar where there is a terminal."""
+    samples: dict[str, list[Sample]] = {case.name: [] for case in cases}
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("starting", total=len(cases) * rounds)
+
+        def show(step: Step) -> None:
+            progress.update(task, description=step.case.name)
+
+        for step, sample in measure(cases, rounds, starting=show):
+            samples[step.case.name].append(sample)
+            progress.console.print(
+                f"round {step.round}/{rounds}  {step.case.name:34}"
+                f" {sample.events_per_second:>10,.0f} events/s",
+                highlight=False,
+            )
+            progress.advance(task)
+    return samples

@@ -1,0 +1,69 @@
+"""What the figures are taken for: how much faster one case is than another in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from bench.case import Sample
+
+Samples = Mapping[str, Sequence[Sample]]
+"""The samples of each case that has run, by its name, one per round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The rate of one case divided by the rate of another, and the least we want it to be."""
+
+    case: str
+    to: str
+    bar: float | None = None
+
+
+RATIOS = (
+    Ratio("catch-up/postgres/table", to="catch-up/postgres/eventsource-py", bar=20.0),
+    Ratio("catch-up/postgres/table", to="catch-up/postgres/eventsourcing"),
+    Ratio("catch-up/postgres/table", to="catch-up/postgres/hand-written"),
+    Ratio("catch-up/postgres/table", to="catch-up/postgres/set-based"),
+    Ratio("catch-up/postgres/handlers", to="catch-up/postgres/hand-written"),
+    Ratio("catch-up/sqlite/table", to="catch-up/sqlite/eventsource-py"),
+    Ratio("catch-up/sqlite/table", to="catch-up/sqlite/eventsourcing"),
+    Ratio("catch-up/sqlite/table", to="catch-up/sqlite/hand-written"),
+    Ratio("catch-up/sqlite/table", to="catch-up/sqlite/set-based"),
+    Ratio("catch-up/sqlite/handlers", to="catch-up/sqlite/hand-written"),
+    Ratio("append/1/protected", to="append/1/bare", bar=0.9),
+    Ratio("append/1/protected", to="append/1/exclusive", bar=2.0),
+    Ratio("append/1/journal", to="append/1/eventsource-py"),
+    Ratio("append/1/journal", to="append/1/eventsourcing"),
+    Ratio("append/10/protected", to="append/10/bare", bar=0.9),
+    Ratio("append/10/protected", to="append/10/exclusive", bar=2.0),
+    Ratio("append/10/journal", to="append/10/eventsource-py"),
+    Ratio("append/10/journal", to="append/10/eventsourcing"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A ratio as measured: round by round, because neighbours in time share the machine's mood."""
+
+    ratio: Ratio
+    median: float
+    low: float
+    high: float
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the median reaches the bar; None where there is no bar."""
+        return None if self.ratio.bar is None else self.median >= self.ratio.bar
+
+
+def outcomes(samples: Samples) -> Iterator[Outcome]:
+    """The ratios whose two cases have both run."""
+    for ratio in RATIOS:
+        if ratio.case in samples and ratio.to in samples:
+            by_round = [
+                ours.events_per_second / theirs.events_per_second
+                for ours, theirs in zip(samples[ratio.case], samples[ratio.to], strict=True)
+            ]
+            yield Outcome(ratio, median(by_round), min(by_round), max(by_round))
