@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from holdfast.clock import SystemClock
 from holdfast.core.codec import EventTypes
-from holdfast.core.errors import ConfigError, ProjectionFaulted, WaitTimeout
+from holdfast.core.errors import ConfigError, ProjectionFaulted, StoreUnavailable, WaitTimeout
 from holdfast.core.policy import Poll
 from holdfast.core.ports import Clock, Source
 from holdfast.core.projection import Definition, Projection, TableProjection, compile_projection
 from holdfast.core.runner import Runner, Wiring
-from holdfast.core.signals import Committed, Faulted, Listener, Signal, Signals
+from holdfast.core.signals import Bell, Committed, Faulted, Listener, Signal, Signals
 from holdfast.core.status import ProjectionStatus
 from holdfast.core.supervisor import Supervisor
 from holdfast.logs import log_signal
@@ -69,7 +70,7 @@ class App:
         self._signals.listen(self._on_signal)
         self._prepared = False
         self._preparing = threading.Lock()
-        self._progress = threading.Condition()
+        self._progress = Bell()
         self.journal = Journal(
             self._database,
             types=self.events,
@@ -140,10 +141,12 @@ class App:
         if not self._definitions:
             raise ConfigError("the app has no projections; register one with @app.projection")
         self.events.check()
-        self._prepare()
+        # A database that is away is the runners' affair: they try again as their Poll says.
+        with suppress(StoreUnavailable):
+            self._prepare()
         wiring = Wiring(
             feed=FEED,
-            open_session=lambda: SqlSession(self._database),
+            open_session=self._open_session,
             open_source=self._open_source,
             leases=SqlLeases(self._database),
             types=self.events,
@@ -186,22 +189,22 @@ class App:
         deadline = self._clock.monotonic() + timeout_seconds
         self._prepare()
         while True:
-            with self._progress:
-                reached, state = self._reached(name)
-                if reached >= position:
-                    return
-                if state == "faulted":
-                    raise ProjectionFaulted(
-                        f"projection {name!r} stopped at position {reached}, before {position}; "
-                        "holdfast status says why"
-                    )
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    raise WaitTimeout(
-                        f"projection {name!r} is at position {reached} after {timeout_seconds} s, "
-                        f"not at {position}; is a worker running?"
-                    )
-                self._progress.wait(min(left, LOOK_SECONDS))
+            heard = self._progress.rings
+            reached, state = self._reached(name)
+            if reached >= position:
+                return
+            if state == "faulted":
+                raise ProjectionFaulted(
+                    f"projection {name!r} stopped at position {reached}, before {position}; "
+                    "holdfast status says why"
+                )
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                raise WaitTimeout(
+                    f"projection {name!r} is at position {reached} after {timeout_seconds} s, "
+                    f"not at {position}; is a worker running?"
+                )
+            self._progress.wait(heard, min(left, LOOK_SECONDS))
 
     async def wait_for_async(
         self,
@@ -265,6 +268,10 @@ class App:
             raise ConfigError(f"there is no projection {projection!r}; the app has: {known}")
         return self._definitions[name]
 
+    def _open_session(self) -> SqlSession:
+        self._prepare()
+        return SqlSession(self._database)
+
     def _open_source(self, session: object) -> Source:
         assert isinstance(session, SqlSession)
         return JournalSource(session)
@@ -275,8 +282,7 @@ class App:
 
     def _on_signal(self, signal: Signal) -> None:
         if isinstance(signal, Committed | Faulted):
-            with self._progress:
-                self._progress.notify_all()
+            self._progress.ring()
 
     def _prepare(self) -> None:
         if self._prepared:

@@ -28,7 +28,7 @@ MAX_CACHED_ROWS = 50_000
 class EventFailed(Exception):
     """One event could not be applied; everything before it is committed."""
 
-    def __init__(self, event: RawEvent, error: Exception) -> None:
+    def __init__(self, event: RawEvent, error: BaseException) -> None:
         super().__init__(event, error)
         self.event, self.error = event, error
 
@@ -154,14 +154,14 @@ class _HandlerEngine:
     ) -> Iterator[tuple[Work, int]]:
         with self._session.transaction() as work:
             # A runner that was deposed while it slept must not even begin a side effect.
-            work.check_epoch(checkpoint)
+            self._session.check_epoch(checkpoint)
             done = 0
             for raw in events:
                 try:
                     handler = self._definition.handler_of(raw.type)
                     if handler is not None:
                         self._caller.call(handler, self._types.decode(raw), work.tx)
-                except Exception as error:
+                except BaseException as error:
                     raise _blamed(raw, error, self._session) from error
                 done += 1
                 if enough():
@@ -218,7 +218,7 @@ class _TableEngine:
             if item is not None:
                 try:
                     self._fold(*item)
-                except Exception as error:
+                except BaseException as error:
                     raise _blamed(raw, error, self._session) from error
             done += 1
             if enough():
@@ -259,7 +259,7 @@ class _TableEngine:
             if key is None:
                 return None
             return handler, self._table.check_key(key if isinstance(key, tuple) else (key,)), event
-        except Exception as error:
+        except BaseException as error:
             raise _blamed(raw, error, self._session) from error
 
     def _load(self, keys: set[Key]) -> None:
@@ -332,8 +332,8 @@ class _Rate:
         return self._rate
 
 
-def _blamed(raw: RawEvent, error: Exception, session: Session) -> Exception:
-    """What a handler's exception means: the event's failure, or the store's."""
+def _blamed(raw: RawEvent, error: BaseException, session: Session) -> Exception:
+    """What a handler's exception means, sys.exit() included: the event's failure, or the store's."""
     if isinstance(error, Fenced):
         return error
     unavailable = session.unavailable(error)

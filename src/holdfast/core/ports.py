@@ -105,9 +105,6 @@ class Work(Protocol):
 
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None: ...
 
-    def check_epoch(self, checkpoint: Checkpoint) -> None:
-        """Raises Fenced if another runner has taken over."""
-
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
         """Moves the checkpoint on; raises Fenced unless epoch and position are as we left them."""
 
@@ -123,6 +120,9 @@ class Session(Protocol):
 
     def take_over(self, checkpoint: Checkpoint) -> Checkpoint:
         """Raises the epoch, which fences every earlier runner, and marks it running."""
+
+    def check_epoch(self, checkpoint: Checkpoint) -> None:
+        """Raises Fenced if another runner has taken over, or the projection was reset."""
 
     def release(self, checkpoint: Checkpoint) -> None:
         """Marks the projection stopped, unless another runner has taken over."""

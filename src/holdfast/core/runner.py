@@ -132,7 +132,7 @@ class Runner:
         with closing(applier):
             try:
                 session.prepare(self.definition)
-                self._follow(self._wiring.open_source(session), applier, lease)
+                self._follow(session, applier, lease)
             except EventFailed as failed:
                 self._give_up(_fault(failed.error, self._wiring.clock, failed.event), session)
             except StoreFailedAt as failed:
@@ -145,15 +145,18 @@ class Runner:
                 session.release(applier.checkpoint)
                 self._emit(Stopped(*self._names, applier.checkpoint.position))
 
-    def _follow(self, source: Source, applier: Applier, lease: Lease) -> None:
+    def _follow(self, session: Session, applier: Applier, lease: Lease) -> None:
         """Applies what the feed has, then waits for more; returns when asked to stop."""
         poll = self.definition.poll
+        source = self._wiring.open_source(session)
         while not self._stop.is_set():
             if not lease.held:
                 raise Fenced(f"projection {self.definition.name!r} lost its lease")
             events, at_head, held = self._read_batch(source, applier.checkpoint.position)
             if events:
                 self._apply(applier, events)
+            else:
+                session.check_epoch(applier.checkpoint)
             self._failures = 0
             if self._is_arrived(applier.checkpoint):
                 self._arrived = True

@@ -47,6 +47,11 @@ class SqlSession:
             (row,) = self.connection.run("take_over", {"id": checkpoint.id, "leader": leader})
         return Checkpoint(*row)
 
+    def check_epoch(self, checkpoint: Checkpoint) -> None:
+        names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
+        if not self.connection.run("check_epoch", names):
+            raise _fenced(checkpoint)
+
     def release(self, checkpoint: Checkpoint) -> None:
         with self.connection.transaction():
             self.connection.run("release", {"id": checkpoint.id, "epoch": checkpoint.epoch})
@@ -106,11 +111,6 @@ class SqlWork:
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None:
         self._connection.delete_rows(table, keys)
 
-    def check_epoch(self, checkpoint: Checkpoint) -> None:
-        names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
-        if not self._connection.run("check_epoch", names):
-            raise _fenced(checkpoint)
-
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
         rows = self._connection.run(
             "advance",
@@ -166,7 +166,9 @@ def reset(database: Database, definition: Definition) -> list[str]:
     """
     with database.writing() as connection:
         connection.run("reset_checkpoint", {"projection": definition.name})
-        return clear_tables(connection, definition)
+        tables = clear_tables(connection, definition)
+    database.announce()
+    return tables
 
 
 def depose(database: Database, projection: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from holdfast.core.errors import SchemaError
+from holdfast.core.errors import HoldfastError, SchemaError
 from holdfast.sql.database import Database
 
 
@@ -20,9 +20,14 @@ def migrate(database: Database) -> int:
             return 0
     with database.migrating() as connection:
         version = _check(database.schema_version(connection), scripts)
-        for script in scripts[version:]:
-            connection.script(script)
-        database.record_schema_version(connection, len(scripts))
+        try:
+            for script in scripts[version:]:
+                connection.script(script)
+            database.record_schema_version(connection, len(scripts))
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise SchemaError(f"can't create or update holdfast's tables: {error}") from error
         return len(scripts) - version
 
 

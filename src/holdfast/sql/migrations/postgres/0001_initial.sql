@@ -21,6 +21,7 @@ CREATE TABLE holdfast_checkpoint (
     state             text NOT NULL DEFAULT 'stopped' CHECK (state IN ('running', 'stopped', 'faulted')),
     leader            text,
     leader_pid        integer,
+    leader_since      timestamptz,
     last_event_id     uuid,
     last_event_type   text,
     last_processed_at timestamptz,

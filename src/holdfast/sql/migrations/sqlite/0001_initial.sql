@@ -20,6 +20,7 @@ CREATE TABLE holdfast_checkpoint (
     state             TEXT NOT NULL DEFAULT 'stopped' CHECK (state IN ('running', 'stopped', 'faulted')),
     leader            TEXT,
     leader_pid        INTEGER,
+    leader_since      TEXT,
     last_event_id     TEXT,
     last_event_type   TEXT,
     last_processed_at TEXT,

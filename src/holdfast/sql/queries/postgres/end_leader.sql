@@ -13,5 +13,5 @@ WHERE
             AND l.database = a.datid
         UNION ALL
         SELECT c.leader_pid FROM holdfast_checkpoint AS c
-        WHERE c.id = :id AND a.application_name LIKE 'holdfast%'
+        WHERE c.id = :id AND c.leader_since = a.backend_start
     )
