@@ -40,6 +40,6 @@ def catalogue(scale: Scale) -> Catalogue:
         except ImportError as error:
             missing.append(
                 f"{peer.replace('_', '-')} is left out: {error}."
-                " To compare with it: pip install 'holdfast[bench]'"
+                " Install the extra `bench` to compare with it: pip install --editable '.[bench]'"
             )
     return Catalogue(sorted(cases, key=lambda case: GROUPS.index(case.group)), missing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import TextIO
 
 import click
 from rich.console import Console
@@ -30,10 +30,11 @@ from bench.rounds import Step, measure
 @click.option(
     "--json",
     "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    # Opened at once, so that a path that cannot be written does not cost a whole run.
+    type=click.File("w", lazy=False, atomic=True),
     help="Write every sample to this file as well.",
 )
-def main(quick: bool, names: Sequence[str], rounds: int | None, json_file: Path | None) -> None:
+def main(quick: bool, names: Sequence[str], rounds: int | None, json_file: TextIO | None) -> None:
     """Measure holdfast beside its peers, hand-written loops and the databases' own limits.
 
     The figures of one run can be compared with each other and with nothing else.
@@ -44,7 +45,7 @@ def main(quick: bool, names: Sequence[str], rounds: int | None, json_file: Path 
     console = Console()
     known = catalogue(scale)
     for sentence in known.missing:
-        console.print(sentence, style="yellow")
+        console.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
     for name in names:
         if not known.select([name]):
             raise click.BadParameter(
@@ -53,7 +54,7 @@ def main(quick: bool, names: Sequence[str], rounds: int | None, json_file: Path 
             )
     samples = _measure(known.select(names), scale.rounds, console)
     if json_file is not None:
-        json_file.write_text(report.as_json(samples, scale) + "\n")
+        json_file.write(report.as_json(samples, scale) + "\n")
     console.print(report.case_table(samples))
     if found := list(outcomes(samples)):
         console.print(report.ratio_table(found))

@@ -40,12 +40,16 @@ def measure(
 
 
 def _measure_once(case: Case, templates: _Templates, databases: Databases) -> Sample:
-    url = databases.copy(templates.url(case))
     try:
-        sample = _in_fresh_process(case.run, url)
-        case.check(url, sample)
-    finally:
-        databases.drop(url)
+        url = databases.copy(templates.url(case))
+        try:
+            sample = _in_fresh_process(case.run, url)
+            case.check(url, sample)
+        finally:
+            databases.drop(url)
+    except Exception as error:
+        error.add_note(f"This was the case {case.name}.")
+        raise
     return sample
 
 
