@@ -333,7 +333,7 @@ class _Rate:
 
 
 def _blamed(raw: RawEvent, error: BaseException, session: Session) -> Exception:
-    """What a handler's exception means, sys.exit() included: the event's failure, or the store's."""
+    """What a handler's exception means: the event's failure, or the store's."""
     if isinstance(error, Fenced):
         return error
     unavailable = session.unavailable(error)

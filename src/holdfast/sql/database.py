@@ -80,6 +80,9 @@ class Database(Protocol):
     def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
         """Rows of the journal as events."""
 
+    def listen(self) -> None:
+        """From now on the bell rings for the appends of other processes too."""
+
     def announce(self) -> None:
         """The journal has grown: wakes readers in all processes, at no cost to the append."""
 

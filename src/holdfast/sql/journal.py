@@ -164,6 +164,7 @@ class Journal:
     ) -> Iterator[Event[Any]]:
         """Events after a position (the head by default) as they come, until `stop()` is true."""
         after = self.head() if after is None else after
+        self._database.listen()
         while not stop():
             heard = self._database.bell.rings
             for event in self.read(after=after):

@@ -118,12 +118,15 @@ class PostgresDatabase:
             after,
             read=lambda: connection.run("read", {"after": after, "limit": limit}),
             drawn=lambda: int(connection.run("last_drawn")[0][0]),
-            bound=lambda: next((int(row[0]) for row in connection.run("in_flight")), None),
+            bound=lambda: connection.run("in_flight")[0][0],
         )
         return Chunk(self.raw_events(rows), held)
 
     def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
         return [RawEvent(*row) for row in rows]
+
+    def listen(self) -> None:
+        self._keeper.listen()
 
     def announce(self) -> None:
         self.bell.ring()

@@ -39,6 +39,11 @@ class Keeper:
         self._thread: threading.Thread | None = None
         self._interrupt: socket.socket | None = None
 
+    def listen(self) -> None:
+        """From now on the bell rings for other processes' appends too."""
+        with self._lock:
+            self._open()
+
     def acquire(self, checkpoint_id: int) -> PostgresLease | None:
         with self._lock:
             raw = self._open()

@@ -125,12 +125,16 @@ class SqliteDatabase:
             for p, s, v, i, t, d, m, r in rows
         ]
 
+    def listen(self) -> None:
+        with self._readers_lock:
+            if self._watcher is None and self.path is not None:
+                self._watcher = Watcher(self.open_reader, self.bell)
+
     def announce(self) -> None:
         self.bell.ring()
 
     def lease(self, checkpoint: Checkpoint) -> Lease | None:
-        if self._watcher is None and self.path is not None:
-            self._watcher = Watcher(self.open_reader, self.bell)
+        self.listen()
         return self._leases.acquire(checkpoint.id)
 
     def leased(self, checkpoint_ids: Iterable[int]) -> set[int]:
