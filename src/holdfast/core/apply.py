@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from holdfast.core.codec import EventTypes
-from holdfast.core.errors import Fenced, HoldfastError, StoreUnavailable
+from holdfast.core.errors import Fenced, StoreUnavailable
 from holdfast.core.event import Event, RawEvent
 from holdfast.core.ports import Advance, Checkpoint, Clock, RowChange, Session, Work
 from holdfast.core.projection import DELETE, Definition, Handler, TableProjection
@@ -88,7 +88,7 @@ class Applier:
             if done < before:
                 return done  # Stopping: the failed event waits for the next start.
             raise
-        except (HoldfastError, StoreFailedAt):
+        except (Fenced, StoreUnavailable, StoreFailedAt):
             raise
         except Exception as error:
             # The database refused what the events left behind: halve until one event is left.
@@ -156,16 +156,17 @@ class _HandlerEngine:
             # A runner that was deposed while it slept must not even begin a side effect.
             self._session.check_epoch(checkpoint)
             done = 0
-            for raw in events:
-                try:
-                    handler = self._definition.handler_of(raw.type)
-                    if handler is not None:
-                        self._caller.call(handler, self._types.decode(raw), work.tx)
-                except BaseException as error:
-                    raise _blamed(raw, error, self._session) from error
-                done += 1
-                if enough():
-                    break
+            with work.handling() as tx:
+                for raw in events:
+                    try:
+                        handler = self._definition.handler_of(raw.type)
+                        if handler is not None:
+                            self._caller.call(handler, self._types.decode(raw), tx)
+                    except BaseException as error:
+                        raise _blamed(raw, error, self._session) from error
+                    done += 1
+                    if enough():
+                        break
             yield work, done
 
     def committed(self) -> None:

@@ -97,9 +97,8 @@ class RowChange:
 class Work(Protocol):
     """One open transaction of a runner."""
 
-    @property
-    def tx(self) -> Tx:
-        """What handlers get."""
+    def handling(self) -> AbstractContextManager[Tx]:
+        """Handlers run in this block; raises at its end if they have spoilt the transaction."""
 
     def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> None: ...
 

@@ -29,11 +29,11 @@ class Connection(Protocol):
     def script(self, sql: str) -> None:
         """Runs one or more statements without parameters."""
 
-    def transaction(self, *, guarded: bool = False) -> AbstractContextManager[None]:
-        """Commits at the end of the block, rolls back if it raises.
+    def transaction(self) -> AbstractContextManager[None]:
+        """Commits at the end of the block, rolls back if it raises."""
 
-        `guarded`: code of others runs inside, which must not end the transaction.
-        """
+    def handling(self) -> AbstractContextManager[Tx]:
+        """Users' code runs in this block, inside a transaction that it must not end or spoil."""
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]: ...
 

@@ -243,20 +243,25 @@ class PostgresConnection:
             self.raw.execute(sql)
 
     @contextmanager
-    def transaction(self, *, guarded: bool = False) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         with self._translated(), self.raw.transaction():
             yield
-            # COMMIT would answer ROLLBACK without an error if a statement has failed and the
-            # error was swallowed, and nothing at all if the transaction has been ended.
-            status = self.raw.info.transaction_status
-            if guarded and status is TransactionStatus.INERROR:
-                raise HoldfastError(
-                    "a statement failed and its error was swallowed; nothing was committed"
-                )
-            if guarded and status is not TransactionStatus.INTRANS:
-                raise HoldfastError(
-                    "the handler ended the transaction itself; leave COMMIT and ROLLBACK out"
-                )
+
+    @contextmanager
+    def handling(self) -> Iterator[PostgresTx]:
+        yield self.tx
+        # COMMIT would answer ROLLBACK without an error if a statement has failed and the error
+        # was swallowed, and do nothing at all if the transaction has been ended.
+        status = self.raw.info.transaction_status
+        if status is TransactionStatus.INERROR:
+            raise HoldfastError(
+                "a statement failed inside the handler and its error was swallowed; PostgreSQL "
+                "can't go on in this transaction. Let the error pass, or use a savepoint"
+            )
+        if status is not TransactionStatus.INTRANS:
+            raise HoldfastError(
+                "the handler ended the transaction itself; leave COMMIT and ROLLBACK out"
+            )
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
         columns = ", ".join(f"t.{quote(c.name)}" for c in table.columns)

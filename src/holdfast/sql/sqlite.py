@@ -249,24 +249,28 @@ class SqliteConnection:
                 self.raw.execute(statement)
 
     @contextmanager
-    def transaction(self, *, guarded: bool = False) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         with self._database.turn() as writer, self._translated():
             writer.execute("BEGIN IMMEDIATE")
             self._writer = writer
-            if guarded:
-                writer.set_authorizer(_forbid_transaction_control)
             try:
                 yield
-                writer.set_authorizer(None)
                 writer.execute("COMMIT")
             except BaseException:
-                writer.set_authorizer(None)
                 if writer.in_transaction:
                     with suppress(sqlite3.Error):
                         writer.execute("ROLLBACK")
                 raise
             finally:
                 self._writer = None
+
+    @contextmanager
+    def handling(self) -> Iterator[SqliteTx]:
+        self.raw.set_authorizer(_forbid_transaction_control)
+        try:
+            yield self.tx
+        finally:
+            self.raw.set_authorizer(None)
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
         columns = ", ".join(quote(c.name) for c in (*table.columns,)) + f', "{POSITION_COLUMN}"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -80,7 +80,7 @@ class SqlSession:
 
     @contextmanager
     def transaction(self) -> Iterator[SqlWork]:
-        with self.connection.transaction(guarded=True):
+        with self.connection.transaction():
             yield SqlWork(self.connection)
 
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
@@ -96,9 +96,8 @@ class SqlWork:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    @property
-    def tx(self) -> Tx:
-        return self._connection.tx
+    def handling(self) -> AbstractContextManager[Tx]:
+        return self._connection.handling()
 
     def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> None:
         written = self._connection.write_rows(table, rows)
