@@ -15,7 +15,15 @@ from typing import Any, Protocol
 from holdfast.core.codec import EventTypes
 from holdfast.core.errors import Fenced, StoreUnavailable
 from holdfast.core.event import Event, RawEvent
-from holdfast.core.ports import Advance, Checkpoint, Clock, RowChange, Session, Work
+from holdfast.core.ports import (
+    Advance,
+    Checkpoint,
+    Clock,
+    RowChange,
+    Session,
+    TransactionEnded,
+    Work,
+)
 from holdfast.core.projection import DELETE, Definition, Handler, TableProjection
 from holdfast.core.table import Key, TableSpec
 
@@ -88,7 +96,7 @@ class Applier:
             if done < before:
                 return done  # Stopping: the failed event waits for the next start.
             raise
-        except (Fenced, StoreUnavailable, StoreFailedAt):
+        except (Fenced, StoreUnavailable, StoreFailedAt, TransactionEnded):
             raise
         except Exception as error:
             # The database refused what the events left behind: halve until one event is left.
@@ -162,6 +170,7 @@ class _HandlerEngine:
                         handler = self._definition.handler_of(raw.type)
                         if handler is not None:
                             self._caller.call(handler, self._types.decode(raw), tx)
+                            work.check_intact()
                     except BaseException as error:
                         raise _blamed(raw, error, self._session) from error
                     done += 1
@@ -335,7 +344,7 @@ class _Rate:
 
 def _blamed(raw: RawEvent, error: BaseException, session: Session) -> Exception:
     """What a handler's exception means: the event's failure, or the store's."""
-    if isinstance(error, Fenced):
+    if isinstance(error, Fenced | TransactionEnded):
         return error
     unavailable = session.unavailable(error)
     return EventFailed(raw, error) if unavailable is None else StoreFailedAt(raw, unavailable)

@@ -94,11 +94,18 @@ class RowChange:
     position: int
 
 
+class TransactionEnded(Exception):
+    """A handler has ended the transaction: its rows may be in without the checkpoint."""
+
+
 class Work(Protocol):
     """One open transaction of a runner."""
 
     def handling(self) -> AbstractContextManager[Tx]:
-        """Handlers run in this block; raises at its end if they have spoilt the transaction."""
+        """Handlers run in this block, and can't end the transaction where that can be prevented."""
+
+    def check_intact(self) -> None:
+        """Raises if a handler has spoilt the transaction, TransactionEnded if it has ended it."""
 
     def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> None: ...
 

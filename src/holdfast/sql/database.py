@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.event import RawEvent
-from holdfast.core.ports import Checkpoint, Chunk, Lease, RowChange
+from holdfast.core.ports import Checkpoint, Chunk, Lease, RowChange, TransactionEnded
 from holdfast.core.projection import Tx
 from holdfast.core.signals import Bell
 from holdfast.core.table import Column, Key, TableSpec
@@ -34,6 +34,9 @@ class Connection(Protocol):
 
     def handling(self) -> AbstractContextManager[Tx]:
         """Users' code runs in this block, inside a transaction that it must not end or spoil."""
+
+    def check_intact(self) -> None:
+        """Raises if the open transaction has failed, TransactionEnded if it is not open."""
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]: ...
 
@@ -107,6 +110,14 @@ class Database(Protocol):
 def quote(name: str) -> str:
     """An identifier, quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def transaction_ended() -> TransactionEnded:
+    """The same words on every database."""
+    return TransactionEnded(
+        "the handler ended the transaction itself, so some of its rows may be in without the "
+        "checkpoint; leave COMMIT and ROLLBACK out of it, then reset the projection"
+    )
 
 
 def causes(error: BaseException | None) -> Iterable[BaseException]:

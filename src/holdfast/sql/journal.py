@@ -18,7 +18,7 @@ from holdfast.core.errors import AppendError, ConcurrencyError
 from holdfast.core.event import Appended, Event, NewEvent, RawEvent, check_stream
 from holdfast.core.ports import Clock
 from holdfast.sql.database import Database, Row
-from holdfast.sql.join import joined, joined_async
+from holdfast.sql.join import Run, joined, joined_async
 
 MAX_APPEND_EVENTS = 10_000
 READ_EVENTS = 1_000
@@ -29,8 +29,8 @@ Steps = Generator[tuple[str, Mapping[str, Any]], list[Row], Appended]
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
-    """An event on its way into the journal."""
+class Record:
+    """An event on its way into the journal: checked, with its payload and metadata as JSON text."""
 
     id: UUID
     type: str
@@ -76,9 +76,9 @@ class Journal:
         steps = self._steps(stream, events, expected_version, metadata)
         self._prepare()
         if connection is not None:
-            return _drive(steps, joined(connection, self._database.dialect))
+            return drive(steps, joined(connection, self._database.dialect))
         with self._database.appending() as own:
-            appended = _drive(steps, own.run)
+            appended = drive(steps, own.run)
         self._database.announce()
         return appended
 
@@ -133,6 +133,12 @@ class Journal:
         self, stream: str, *, after_version: int = 0, limit: int | None = None
     ) -> Iterator[Event[Any]]:
         """One stream's events after a version, in order."""
+        return map(self._types.decode, self.read_stream_raw(stream, after_version, limit=limit))
+
+    def read_stream_raw(
+        self, stream: str, after_version: int = 0, *, limit: int | None = None
+    ) -> Iterator[RawEvent]:
+        """As `read_stream`, with payloads as they are stored."""
         check_stream(stream)
         self._prepare()
         left = limit
@@ -141,7 +147,7 @@ class Journal:
             params = {"stream": stream, "after": after_version, "limit": wanted}
             with self._database.reading() as connection:
                 events = self._database.raw_events(connection.run("read_stream", params))
-            yield from map(self._types.decode, events)
+            yield from events
             if len(events) < wanted:
                 return
             after_version = events[-1].version
@@ -163,11 +169,17 @@ class Journal:
         self, *, after: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> Iterator[Event[Any]]:
         """Events after a position (the head by default) as they come, until `stop()` is true."""
+        return map(self._types.decode, self.tail_raw(after=after, stop=stop))
+
+    def tail_raw(
+        self, *, after: int | None = None, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[RawEvent]:
+        """As `tail`, with payloads as they are stored."""
         after = self.head() if after is None else after
         self._database.listen()
         while not stop():
             heard = self._database.bell.rings
-            for event in self.read(after=after):
+            for event in self.read_raw(after=after):
                 after = event.position
                 yield event
                 if stop():
@@ -185,11 +197,11 @@ class Journal:
         check_stream(stream)
         _check_expected(expected)
         records = self._records(stream, events, metadata)
-        return _append(stream, records, expected)
+        return append_steps(stream, records, expected)
 
     def _records(
         self, stream: str, events: Sequence[Any], metadata: Mapping[str, Any] | None
-    ) -> list[_Record]:
+    ) -> list[Record]:
         if isinstance(events, str | bytes | Mapping) or not isinstance(events, Sequence):
             raise AppendError(f"append takes a list of events, not {type(events).__name__}")
         if not events:
@@ -204,7 +216,7 @@ class Journal:
             raise AppendError(f"append to stream {stream!r} has the same event id twice")
         return records
 
-    def _record(self, event: Any, metadata: Mapping[str, Any] | None, now: str) -> _Record:
+    def _record(self, event: Any, metadata: Mapping[str, Any] | None, now: str) -> Record:
         new = event if isinstance(event, NewEvent) else NewEvent(event)
         encoded = self._types.encode(new.data, type_name=new.type)
         own = {**(metadata or {}), **(new.metadata or {})}
@@ -218,7 +230,7 @@ class Journal:
             )
         if new.id is not None and not isinstance(new.id, UUID):
             raise AppendError(f"event {encoded.type!r}: id is {new.id!r}, not a UUID")
-        return _Record(
+        return Record(
             new.id or new_id(self._clock.now()),
             encoded.type,
             encoded.data,
@@ -241,7 +253,8 @@ def new_id(now: datetime) -> UUID:
     )
 
 
-def _append(stream: str, records: Sequence[_Record], expected: int | None) -> Steps:
+def append_steps(stream: str, records: Sequence[Record], expected: int | None) -> Steps:
+    """The statements of one append; the generator's result is what it did."""
     document = msgspec.json.encode(
         [
             {
@@ -275,7 +288,7 @@ def _append(stream: str, records: Sequence[_Record], expected: int | None) -> St
     return _first_result(stream, records, known)
 
 
-def _first_result(stream: str, records: Sequence[_Record], known: Mapping[UUID, Row]) -> Appended:
+def _first_result(stream: str, records: Sequence[Record], known: Mapping[UUID, Row]) -> Appended:
     found = [known.get(record.id) for record in records]
     same = [row for row in found if row is not None and row[2] == stream]
     versions = [row[1] for row in same]
@@ -288,7 +301,8 @@ def _first_result(stream: str, records: Sequence[_Record], known: Mapping[UUID, 
     return Appended(stream, versions[-1], tuple(row[0] for row in same))
 
 
-def _drive(steps: Steps, run: Callable[[str, Mapping[str, Any]], list[Row]]) -> Appended:
+def drive(steps: Steps, run: Run) -> Appended:
+    """Runs an append's statements one after the other."""
     try:
         name, params = next(steps)
         while True:

@@ -18,7 +18,7 @@ from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Chunk, Lease, RowChange
 from holdfast.core.signals import Bell
 from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
-from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.database import Row, causes, quote, transaction_ended
 from holdfast.sql.queries import pyformat, query
 from holdfast.sql.settled import settled_rows
 from holdfast.sql.url import PostgresUrl
@@ -250,18 +250,22 @@ class PostgresConnection:
     @contextmanager
     def handling(self) -> Iterator[PostgresTx]:
         yield self.tx
+
+    def check_intact(self) -> None:
         # COMMIT would answer ROLLBACK without an error if a statement has failed and the error
         # was swallowed, and do nothing at all if the transaction has been ended.
-        status = self.raw.info.transaction_status
-        if status is TransactionStatus.INERROR:
-            raise HoldfastError(
-                "a statement failed inside the handler and its error was swallowed; PostgreSQL "
-                "can't go on in this transaction. Let the error pass, or use a savepoint"
-            )
-        if status is not TransactionStatus.INTRANS:
-            raise HoldfastError(
-                "the handler ended the transaction itself; leave COMMIT and ROLLBACK out"
-            )
+        match self.raw.info.transaction_status:
+            case TransactionStatus.INTRANS:
+                return
+            case TransactionStatus.INERROR:
+                raise HoldfastError(
+                    "a statement failed inside the handler and its error was swallowed; PostgreSQL "
+                    "can't go on in this transaction. Let the error pass, or use a savepoint"
+                )
+            case TransactionStatus.UNKNOWN:
+                raise StoreUnavailable("the connection was lost", connection_lost=True)
+            case _:
+                raise transaction_ended()
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
         columns = ", ".join(f"t.{quote(c.name)}" for c in table.columns)

@@ -23,7 +23,7 @@ from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Chunk, Lease, RowChange
 from holdfast.core.signals import Bell
 from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
-from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.database import Row, causes, quote, transaction_ended
 from holdfast.sql.queries import query
 from holdfast.sql.sqlite_leases import FileLeases, LocalLeases, Watcher
 from holdfast.sql.turns import Turns
@@ -271,6 +271,10 @@ class SqliteConnection:
             yield self.tx
         finally:
             self.raw.set_authorizer(None)
+
+    def check_intact(self) -> None:
+        if not self.raw.in_transaction:  # INSERT OR ROLLBACK, for one.
+            raise transaction_ended()
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
         columns = ", ".join(quote(c.name) for c in (*table.columns,)) + f', "{POSITION_COLUMN}"'

@@ -99,6 +99,9 @@ class SqlWork:
     def handling(self) -> AbstractContextManager[Tx]:
         return self._connection.handling()
 
+    def check_intact(self) -> None:
+        self._connection.check_intact()
+
     def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> None:
         written = self._connection.write_rows(table, rows)
         if written != len(rows):
