@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,7 @@ import msgspec
 
 from holdfast.core.codec import EventTypes, encode_metadata
 from holdfast.core.errors import AppendError, ConcurrencyError
-from holdfast.core.event import Appended, Event, NewEvent, RawEvent, check_stream
+from holdfast.core.event import Appended, Event, NewEvent, RawEvent, check_stream, check_type
 from holdfast.core.ports import Clock
 from holdfast.sql.database import Database, Row
 from holdfast.sql.join import Run, joined, joined_async
@@ -53,7 +54,7 @@ class Journal:
         prepare: Callable[[], None],
     ) -> None:
         self._database, self._types, self._clock = database, types, clock
-        self._max_payload_bytes = max_payload_bytes
+        self.max_payload_bytes = max_payload_bytes
         self._prepare = prepare
 
     def append(
@@ -133,10 +134,11 @@ class Journal:
         self, stream: str, *, after_version: int = 0, limit: int | None = None
     ) -> Iterator[Event[Any]]:
         """One stream's events after a version, in order."""
-        return map(self._types.decode, self.read_stream_raw(stream, after_version, limit=limit))
+        raw = self.read_stream_raw(stream, after_version=after_version, limit=limit)
+        return map(self._types.decode, raw)
 
     def read_stream_raw(
-        self, stream: str, after_version: int = 0, *, limit: int | None = None
+        self, stream: str, *, after_version: int = 0, limit: int | None = None
     ) -> Iterator[RawEvent]:
         """As `read_stream`, with payloads as they are stored."""
         check_stream(stream)
@@ -186,6 +188,33 @@ class Journal:
                     return
             self._database.bell.wait(heard, TAIL_SECONDS)
 
+    @contextmanager
+    def transaction(self) -> Iterator[Run]:
+        """Several appends in one transaction: drive each with the function that this yields."""
+        self._prepare()
+        with self._database.writing() as connection:
+            yield connection.run
+        self._database.announce()
+
+    def raw_record(self, event: RawEvent, *, id_is_given: bool) -> Record:
+        """A record that stores an event's JSON text to the letter.
+
+        Raises unless the event could be appended and read back. Its position and version are not
+        looked at.
+        """
+        check_stream(event.stream)
+        check_type(event.type)
+        self._types.decode(event)
+        self._check_size(event.type, event.data, event.metadata)
+        return Record(
+            event.id,
+            event.type,
+            event.data,
+            event.metadata,
+            _timestamp(event.recorded_at),
+            id_is_given,
+        )
+
     def _steps(
         self,
         stream: str,
@@ -210,7 +239,7 @@ class Journal:
             raise AppendError(
                 f"{len(events):,} events in one append: the limit is {MAX_APPEND_EVENTS:,}"
             )
-        now = self._clock.now().astimezone(UTC).isoformat(timespec="microseconds")
+        now = _timestamp(self._clock.now())
         records = [self._record(event, metadata, now) for event in events]
         if len({record.id for record in records}) < len(records):
             raise AppendError(f"append to stream {stream!r} has the same event id twice")
@@ -221,13 +250,7 @@ class Journal:
         encoded = self._types.encode(new.data, type_name=new.type)
         own = {**(metadata or {}), **(new.metadata or {})}
         stored = encode_metadata(own, schema_version=encoded.schema_version)
-        size = len(encoded.data.encode()) + len(stored.encode())
-        if size > self._max_payload_bytes:
-            raise AppendError(
-                f"event {encoded.type!r} has {size:,} bytes of payload and metadata; the limit is "
-                f"{self._max_payload_bytes:,}. Store the bulk elsewhere and append a reference, or "
-                "raise max_payload_bytes of the App"
-            )
+        self._check_size(encoded.type, encoded.data, stored)
         if new.id is not None and not isinstance(new.id, UUID):
             raise AppendError(f"event {encoded.type!r}: id is {new.id!r}, not a UUID")
         return Record(
@@ -238,6 +261,15 @@ class Journal:
             now,
             new.id is not None,
         )
+
+    def _check_size(self, type_name: str, data: str, metadata: str) -> None:
+        size = len(data.encode()) + len(metadata.encode())
+        if size > self.max_payload_bytes:
+            raise AppendError(
+                f"event {type_name!r} has {size:,} bytes of payload and metadata; the limit is "
+                f"{self.max_payload_bytes:,}. Store the bulk elsewhere and append a reference, or "
+                "raise max_payload_bytes of the App"
+            )
 
 
 def new_id(now: datetime) -> UUID:
@@ -310,6 +342,10 @@ def drive(steps: Steps, run: Run) -> Appended:
     except StopIteration as done:
         result: Appended = done.value
         return result
+
+
+def _timestamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _check_expected(expected: object) -> None:

@@ -162,7 +162,7 @@ class PostgresDatabase:
                 return self._unavailable(cause)
             state = getattr(cause, "sqlstate", None)  # asyncpg, psycopg2 through SQLAlchemy
             if isinstance(state, str) and (state in _CONFLICTS or state.startswith(_AWAY)):
-                return StoreUnavailable(self.url.hide(f"{self.url}: {cause}"))
+                return StoreUnavailable(f"{self.url}: {self.url.hide(str(cause))}")
         return None
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class PostgresDatabase:
 
     def _unavailable(self, error: psycopg.Error) -> StoreUnavailable | None:
         state = error.sqlstate
-        message = self.url.hide(f"{self.url}: {str(error).strip()}")
+        message = f"{self.url}: {self.url.hide(str(error).strip())}"
         if state in _CONFLICTS:
             return StoreConflict(message)
         if state is not None:
@@ -370,5 +370,6 @@ def _configure(raw: psycopg.Connection[Row]) -> None:
             f"PostgreSQL {raw.info.server_version // 10_000} is too old; "
             f"{OLDEST_SERVER // 10_000} or later is needed"
         )
-    # Datetimes come back as UTC on every database.
-    raw.execute("SET TIME ZONE 'UTC'")
+    # Datetimes come back as UTC on every database. The append function needs a fresh snapshot for
+    # each of its statements, whatever the database's default is.
+    raw.execute("SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed'")
