@@ -234,8 +234,8 @@ class _TableEngine:
             if enough():
                 break
         writes = [
-            RowChange(self._table.values(cached.row), cached.position)
-            for cached in self._changed.values()
+            self._change(key, cached)
+            for key, cached in self._changed.items()
             if cached.row is not None
         ]
         deletes = [key for key, c in self._changed.items() if c.row is None and c.stored]
@@ -281,6 +281,15 @@ class _TableEngine:
             else:
                 self._rows[key] = _CachedRow(None, 0, stored=False)
 
+    def _change(self, key: Key, cached: _CachedRow) -> RowChange:
+        values = self._table.values(cached.row)
+        if tuple([values[i] for i in self._table.key_indexes]) != key:
+            raise ValueError(
+                f"a handler changed the key of row {key!r} of table {self._table.name!r}; return "
+                "DELETE instead, and let key() choose the row"
+            )
+        return RowChange(values, cached.position)
+
     def _fold(self, handler: Handler, key: Key, event: Event[Any]) -> None:
         cached = self._rows[key]
         if event.position <= cached.position:
@@ -297,11 +306,6 @@ class _TableEngine:
             raise TypeError(
                 f"a handler of a TableProjection returns None, a {self._table.row_type.__name__} "
                 f"or DELETE, not {type(result).__name__}"
-            )
-        if cached.row is not None and self._table.key_of(cached.row) != key:
-            raise ValueError(
-                f"the handler changed the row's key from {key!r} to "
-                f"{self._table.key_of(cached.row)!r}; return DELETE and let key() choose the row"
             )
         cached.position = event.position
         self._changed[key] = cached

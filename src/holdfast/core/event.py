@@ -17,7 +17,7 @@ MAX_STREAM_CHARACTERS = 512
 MAX_TYPE_CHARACTERS = 255
 
 
-class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True, gc=False):
     """One event, as a handler gets it.
 
     `position` orders all events of a feed; `version` counts 1, 2, 3… within the stream.
@@ -34,7 +34,7 @@ class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     recorded_at: datetime
 
 
-class RawEvent(msgspec.Struct, frozen=True):
+class RawEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stored event whose payload is not decoded yet: `data` and `metadata` are JSON text.
 
     Sources return these, so that events nobody handles are never decoded.

@@ -26,6 +26,8 @@ Key = tuple[Any, ...]
 MAX_NAME_CHARACTERS = 63
 """PostgreSQL cuts longer names silently."""
 
+MIN_INT, MAX_INT = -(2**63), 2**63 - 1
+
 POSITION_COLUMN = "_position"
 """In every projected row: the position of the last event that changed it."""
 
@@ -50,12 +52,8 @@ class Column:
     kind: ColumnKind
     optional: bool
     annotation: Any
-    default: Any = dataclasses.MISSING
-
-    def check(self, value: Any) -> Any:
-        if value is None and self.optional:
-            return None
-        return _CHECKS[self.kind](value)
+    default: Any
+    check: Callable[[Any], Any]
 
     def described(self) -> str:
         """The part of a column that existing rows depend on."""
@@ -81,17 +79,22 @@ class TableSpec:
 
     def values(self, row: Any) -> tuple[Any, ...]:
         """The row's values in column order, checked; raises naming the column that is wrong."""
-        out = []
+        try:
+            return tuple([column.check(getattr(row, column.name)) for column in self.columns])
+        except (TypeError, ValueError):
+            raise self._wrong(row) from None
+
+    def _wrong(self, row: Any) -> ValueError:
         for column in self.columns:
             value = getattr(row, column.name)
             try:
-                out.append(column.check(value))
+                column.check(value)
             except (TypeError, ValueError) as error:
-                raise ValueError(
+                return ValueError(
                     f"table {self.name!r}, row {self.key_of(row)!r}: column {column.name!r} "
                     f"({column.described()}) can't hold {value!r}: {error}"
-                ) from error
-        return tuple(out)
+                )
+        raise AssertionError("a value was wrong, and no longer is")
 
     def row(self, values: typing.Sequence[Any]) -> Any:
         """The row from stored values, in column order."""
@@ -166,7 +169,8 @@ def _column(where: str, field: dataclasses.Field[Any], annotation: Any) -> Colum
     default: Any = field.default
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
-    column = Column(field.name, kind, optional, annotation, default)
+    check = _or_none(_CHECKS[kind]) if optional else _CHECKS[kind]
+    column = Column(field.name, kind, optional, annotation, default, check)
     if default is not dataclasses.MISSING:
         try:
             column.check(default)
@@ -191,9 +195,13 @@ def _kind_of(annotation: Any) -> ColumnKind | None:
     return None
 
 
+def _or_none(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else check(value)
+
+
 def _exactly(cls: type) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
-        if type(value) is not cls and not (isinstance(value, cls) and cls in (str, bytes)):
+        if type(value) is not cls:
             raise TypeError(f"expected {cls.__name__}, got {type(value).__name__}")
         return value
 
@@ -201,17 +209,19 @@ def _exactly(cls: type) -> Callable[[Any], Any]:
 
 
 def _str(value: Any) -> str:
-    text: str = _exactly(str)(value)
-    if "\0" in text:
+    if not isinstance(value, str):
+        raise TypeError(f"expected str, got {type(value).__name__}")
+    if "\0" in value:
         raise ValueError("text with a NUL character can't be stored")
-    return text
+    return value
 
 
 def _int(value: Any) -> int:
-    number: int = _exactly(int)(value)
-    if not -(2**63) <= number < 2**63:
+    if type(value) is not int:
+        raise TypeError(f"expected int, got {type(value).__name__}")
+    if not MIN_INT <= value <= MAX_INT:
         raise ValueError("more than 64 bits; use Decimal or str")
-    return number
+    return value
 
 
 def _float(value: Any) -> float:

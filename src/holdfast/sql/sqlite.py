@@ -120,10 +120,8 @@ class SqliteDatabase:
         return Chunk(self.raw_events(rows))
 
     def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
-        return [
-            RawEvent(p, s, v, UUID(i), t, d, m, datetime.fromisoformat(r))
-            for p, s, v, i, t, d, m, r in rows
-        ]
+        # Reads ids and times from their text, too, without a step in Python for each row.
+        return msgspec.convert(rows, list[RawEvent])
 
     def listen(self) -> None:
         with self._readers_lock:
