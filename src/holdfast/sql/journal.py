@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.core.codec import EventTypes, encode_metadata
-from holdfast.core.errors import AppendError, ConcurrencyError
+from holdfast.core.errors import AppendError, ConcurrencyError, PayloadError
 from holdfast.core.event import Appended, Event, NewEvent, RawEvent, check_stream, check_type
 from holdfast.core.ports import Clock
 from holdfast.sql.database import Database, Row
@@ -53,7 +53,7 @@ class Journal:
         max_payload_bytes: int,
         prepare: Callable[[], None],
     ) -> None:
-        self._database, self._types, self._clock = database, types, clock
+        self._database, self._types, self.clock = database, types, clock
         self.max_payload_bytes = max_payload_bytes
         self._prepare = prepare
 
@@ -196,7 +196,7 @@ class Journal:
             yield connection.run
         self._database.announce()
 
-    def raw_record(self, event: RawEvent, *, id_is_given: bool) -> Record:
+    def raw_record(self, event: RawEvent) -> Record:
         """A record that stores an event's JSON text to the letter.
 
         Raises unless the event could be appended and read back. Its position and version are not
@@ -204,15 +204,13 @@ class Journal:
         """
         check_stream(event.stream)
         check_type(event.type)
-        self._types.decode(event)
+        decoded = self._types.decode(event)
+        if not isinstance(decoded.metadata, Mapping):
+            raise PayloadError(f"metadata of event {event.id} is not an object")
         self._check_size(event.type, event.data, event.metadata)
+        recorded_at = _timestamp(event.recorded_at)
         return Record(
-            event.id,
-            event.type,
-            event.data,
-            event.metadata,
-            _timestamp(event.recorded_at),
-            id_is_given,
+            event.id, event.type, event.data, event.metadata, recorded_at, id_is_given=True
         )
 
     def _steps(
@@ -239,7 +237,7 @@ class Journal:
             raise AppendError(
                 f"{len(events):,} events in one append: the limit is {MAX_APPEND_EVENTS:,}"
             )
-        now = _timestamp(self._clock.now())
+        now = _timestamp(self.clock.now())
         records = [self._record(event, metadata, now) for event in events]
         if len({record.id for record in records}) < len(records):
             raise AppendError(f"append to stream {stream!r} has the same event id twice")
@@ -254,7 +252,7 @@ class Journal:
         if new.id is not None and not isinstance(new.id, UUID):
             raise AppendError(f"event {encoded.type!r}: id is {new.id!r}, not a UUID")
         return Record(
-            new.id or new_id(self._clock.now()),
+            new.id or new_id(self.clock.now()),
             encoded.type,
             encoded.data,
             stored,

@@ -1,0 +1,370 @@
+"""The journal as JSON Lines: one event a line, streamed, and resumable in both directions.
+
+A line is `{"position", "stream", "version", "id", "type", "data", "metadata", "recorded_at"}`. To
+import, only stream, type and data are needed. Payloads go through to the letter.
+
+An import is a row of transactions. Whatever ends it, a whole number of them is in, and to import
+the same file again passes over what is there already. It knows an event by its id; a line without
+one gets an id that follows from the line's number and content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, BinaryIO
+from uuid import UUID, uuid5
+
+import msgspec
+
+from holdfast.core.codec import describe
+from holdfast.core.errors import (
+    AppendError,
+    ConcurrencyError,
+    ConfigError,
+    PayloadError,
+    StoreConflict,
+)
+from holdfast.core.event import RawEvent
+from holdfast.sql.join import Run
+from holdfast.sql.journal import Journal, Record, append_steps, drive
+
+BATCH_LINES = 500
+BATCH_BYTES = 4 * 2**20
+"""A transaction of an import has at most this much, and a line more."""
+
+CONFLICT_ATTEMPTS = 5
+"""How often a transaction is tried that meets others in a deadlock."""
+
+REPORT_EVENTS = 1_000
+"""How often an export says how far it is."""
+
+SEEK_BYTES = 64 * 1024
+
+_LINE_START = b'{"position":'
+_IDS = UUID("6ad0cf34-3a1e-5c08-9d0e-3a7a7f1f6f0d")
+
+
+class Line(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """One line of a file. `data` and `metadata` are JSON as it stands there."""
+
+    position: int | None = None
+    stream: str
+    version: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
+    id: UUID | None = None
+    type: str
+    data: msgspec.Raw
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+    recorded_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How far an export is: events written, and the position of the last one in the file."""
+
+    events: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """How far an import is: what it has read, how many are new, how many were there already."""
+
+    lines: int
+    bytes_read: int
+    imported: int
+    passed_over: int
+
+
+def export_lines(
+    journal: Journal,
+    out: BinaryIO,
+    *,
+    after: int = 0,
+    stream: str | None = None,
+    progress: Callable[[Exported], None] = lambda _: None,
+) -> Exported:
+    """Writes the events after a position, of all streams or of one, as far as the journal goes."""
+    events = journal.read_raw(after=after) if stream is None else journal.read_stream_raw(stream)
+    encode = msgspec.json.Encoder().encode
+    done = Exported(0, after)
+    for event in events:
+        if event.position <= after:
+            continue  # Of one stream, which is read from its beginning.
+        out.write(encode(_line(event)) + b"\n")
+        done = Exported(done.events + 1, event.position)
+        if done.events % REPORT_EVENTS == 0:
+            progress(done)
+    progress(done)
+    return done
+
+
+def resume_export(journal: Journal, file: BinaryIO, *, stream: str | None = None) -> int:
+    """Cuts a half-written last line off an export, and returns the position to go on after.
+
+    Raises ConfigError, and changes nothing, if the file is not an export of this journal (and of
+    this stream). The file is open for reading and writing, and is left at its end.
+    """
+    end = _after_line_break(file, file.seek(0, 2))
+    position = _last_position(journal, file, end, stream) if end else 0
+    if not end:
+        file.seek(0)
+        begun = file.read(len(_LINE_START))
+        if begun != _LINE_START[: len(begun)]:
+            raise ConfigError("the file is not an export of a journal; it is left as it is")
+    file.seek(end)
+    file.truncate()
+    return position
+
+
+def import_lines(
+    journal: Journal,
+    file: BinaryIO,
+    *,
+    progress: Callable[[Imported], None] = lambda _: None,
+) -> Imported:
+    """Appends a file's events in its order, with their ids, metadata and times.
+
+    Raises AppendError at the first line that is refused; everything before it is in then. A line
+    with a version must continue its stream.
+    """
+    reader = _Reader(journal, file)
+    refused: AppendError | None = None
+    imported = passed_over = 0
+    done = Imported(0, 0, 0, 0)
+    while not reader.at_end and refused is None:
+        batch = reader.batch()
+        written = _write_firmly(journal, batch)
+        imported += written.imported
+        passed_over += written.passed_over
+        done = Imported(reader.lines, reader.bytes_read, imported, passed_over)
+        progress(done)
+        refused = written.refused or reader.refused
+    if refused is not None:
+        raise AppendError(
+            f"{refused}. What precedes it is in the journal ({imported:,} imported, "
+            f"{passed_over:,} there already); mend the line and import the file again"
+        ) from refused
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A line that has been checked."""
+
+    number: int
+    stream: str
+    version: int | None
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What one transaction did, and the refusal of the line that it ended at."""
+
+    imported: int = 0
+    passed_over: int = 0
+    refused: AppendError | None = None
+
+
+class _Reader:
+    """Reads and checks lines, and counts them."""
+
+    def __init__(self, journal: Journal, file: BinaryIO) -> None:
+        self.lines = 0
+        self.bytes_read = 0
+        self.at_end = False
+        self.refused: AppendError | None = None
+        self._journal, self._file = journal, file
+        # Room for a payload at the limit in which every character is escaped.
+        self._limit = 8 * journal.max_payload_bytes + SEEK_BYTES
+
+    def batch(self) -> list[_Ready]:
+        """Lines for one transaction; after the last ones, `at_end` or `refused` is set."""
+        batch: list[_Ready] = []
+        now = self._journal.clock.now()
+        enough = self.bytes_read + BATCH_BYTES
+        while len(batch) < BATCH_LINES and self.bytes_read < enough:
+            text = self._file.readline(self._limit)
+            if not text:
+                self.at_end = True
+                break
+            self.lines += 1
+            self.bytes_read += len(text)
+            try:
+                if len(text) == self._limit:
+                    raise AppendError(f"has more than {self._limit:,} bytes")
+                if text.strip():
+                    batch.append(_ready(self._journal, self.lines, text, now))
+            except AppendError as error:
+                self.refused = _refused(self.lines, error)
+                break
+        return batch
+
+
+def _ready(journal: Journal, number: int, text: bytes, now: datetime) -> _Ready:
+    if number == 1:
+        text = text.removeprefix(b"\xef\xbb\xbf")
+    try:
+        line = _decode(text)
+        event = RawEvent(
+            position=0,
+            stream=line.stream,
+            version=line.version or 0,
+            id=line.id or uuid5(_IDS, f"{number} {text.strip().decode()}"),
+            type=line.type,
+            data=bytes(line.data).decode(),
+            metadata=bytes(line.metadata).decode(),
+            recorded_at=line.recorded_at or now,
+        )
+        return _Ready(number, line.stream, line.version, journal.raw_record(event))
+    except PayloadError as error:
+        raise AppendError(describe(error.__cause__ or error)) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:
+        raise AppendError(f"is not an event: {error}") from error
+
+
+def _write_firmly(journal: Journal, batch: Sequence[_Ready]) -> _Written:
+    """Writes a batch, again if it met other transactions in a deadlock."""
+    for _ in range(CONFLICT_ATTEMPTS - 1):
+        with suppress(StoreConflict):
+            return _write(journal, batch)
+    return _write(journal, batch)
+
+
+def _write(journal: Journal, batch: Sequence[_Ready]) -> _Written:
+    """One transaction: appends what is not there yet, up to the first line that is refused."""
+    if not batch:
+        return _Written()
+    with journal.transaction() as run:
+        fresh, there, refused = _sift(run, batch)
+        imported = 0
+        for part in _appends(fresh):
+            try:
+                _append(run, part)
+            except AppendError as error:
+                # Nothing of it was written, and the transaction is sound: what precedes stays.
+                refused = _refused(part[0].number, error)
+                there = sum(line.number < part[0].number for line in batch) - imported
+                break
+            imported += len(part)
+    return _Written(imported, there, refused)
+
+
+def _sift(run: Run, batch: Sequence[_Ready]) -> tuple[list[_Ready], int, AppendError | None]:
+    """The lines that are new and how many are not, up to one that contradicts the journal."""
+    ids = msgspec.json.encode([{"id": line.record.id} for line in batch]).decode()
+    known: dict[UUID, tuple[str, int | None]] = {
+        UUID(str(id_)): (stream, version)
+        for _, version, stream, id_ in run("find_events", {"events": ids})
+    }
+    fresh: list[_Ready] = []
+    there = 0
+    for line in batch:
+        if line.record.id not in known:
+            known[line.record.id] = line.stream, line.version
+            fresh.append(line)
+            continue
+        stream, version = known[line.record.id]
+        if stream != line.stream or not (
+            version == line.version or None in (version, line.version)
+        ):
+            error = AppendError(
+                f"its id {line.record.id} belongs to version {version} of stream {stream!r}"
+            )
+            return fresh, there, _refused(line.number, error)
+        there += 1
+    return fresh, there, None
+
+
+def _appends(lines: Sequence[_Ready]) -> Iterator[list[_Ready]]:
+    """Neighbours of one stream go into one append, where their versions follow each other."""
+    part: list[_Ready] = []
+    for line in lines:
+        if part and not _follows(part[-1], line):
+            yield part
+            part = []
+        part.append(line)
+    if part:
+        yield part
+
+
+def _follows(line: _Ready, following: _Ready) -> bool:
+    if line.version is None or following.version is None:
+        return following.stream == line.stream and following.version is line.version
+    return following.stream == line.stream and following.version == line.version + 1
+
+
+def _append(run: Run, part: Sequence[_Ready]) -> None:
+    stream, version = part[0].stream, part[0].version
+    expected = None if version is None else version - 1
+    try:
+        drive(append_steps(stream, [line.record for line in part], expected), run)
+    except ConcurrencyError as error:
+        raise AppendError(
+            f"it is version {version} of stream {stream!r}, and the journal has the stream at "
+            f"version {error.actual}"
+        ) from error
+
+
+def _refused(number: int, error: AppendError) -> AppendError:
+    refused = AppendError(f"line {number:,}: {error}")
+    refused.__cause__ = error
+    return refused
+
+
+def _line(event: RawEvent) -> Line:
+    return Line(
+        position=event.position,
+        stream=event.stream,
+        version=event.version,
+        id=event.id,
+        type=event.type,
+        data=_on_one_line(event.data),
+        metadata=_on_one_line(event.metadata),
+        recorded_at=event.recorded_at,
+    )
+
+
+def _on_one_line(text: str) -> msgspec.Raw:
+    """In JSON a line break can only be space between tokens."""
+    return msgspec.Raw(text.replace("\n", " ").replace("\r", " "))
+
+
+_decode = msgspec.json.Decoder(Line).decode
+
+
+def _last_position(journal: Journal, file: BinaryIO, end: int, stream: str | None) -> int:
+    """The position in the line that ends at `end`; raises unless it is this journal's."""
+    start = _after_line_break(file, end - 1)
+    file.seek(start)
+    try:
+        last = _decode(file.read(end - start))
+    except msgspec.MsgspecError as error:
+        raise ConfigError(
+            f"the file is not an export of a journal, and is left as it is: {error}"
+        ) from error
+    position = last.position or 0
+    event = next(journal.read_raw(after=position - 1, limit=1), None)
+    if event is None or (event.position, event.id) != (position, last.id):
+        raise ConfigError("the file's last line is no event of this journal; it is left as it is")
+    if stream not in (None, last.stream):
+        raise ConfigError(
+            f"the file ends with an event of stream {last.stream!r}, not {stream!r}; "
+            "it is left as it is"
+        )
+    return position
+
+
+def _after_line_break(file: BinaryIO, end: int) -> int:
+    """Where the last line break before `end` ends; 0 if there is none."""
+    while end:
+        start = max(0, end - SEEK_BYTES)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
