@@ -77,6 +77,7 @@ class App:
             clock=self._clock,
             max_payload_bytes=max_payload_bytes,
             prepare=self._prepare,
+            check_prepared=self._check_prepared,
         )
 
     def __repr__(self) -> str:
@@ -294,6 +295,12 @@ class App:
                 else:
                     check_migrated(self._database)
                 self._prepared = True
+
+    def _check_prepared(self) -> None:
+        """Where somebody's transaction is open, a migration could wait for it for ever."""
+        if not self._prepared:
+            check_migrated(self._database)
+            self._prepared = True
 
 
 class Running:

@@ -1,93 +1,102 @@
 """Joins an open transaction of the caller's: sqlite3, psycopg, SQLAlchemy or Django.
 
 Nothing is imported that the caller has not imported: a connection tells by its class what it is.
+Our statements leave the connection's settings alone. What its driver raises becomes one of our
+errors, which says what is to be done with the transaction, and keeps the driver's as its cause.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from holdfast.core.errors import AppendError
-from holdfast.sql.database import Row
+from holdfast.core.errors import AppendError, HoldfastError, StoreConflict
+from holdfast.sql.database import Database, Row, causes
 from holdfast.sql.queries import pyformat, query
 
 Run = Callable[[str, Mapping[str, Any]], list[Row]]
 RunAsync = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
 
+_CLASSES = {
+    ("holdfast", "SqliteTx"): "tx",
+    ("holdfast", "PostgresTx"): "tx",
+    ("sqlite3", "Connection"): "sqlite3",
+    ("psycopg", "Connection"): "psycopg",
+    ("psycopg", "AsyncConnection"): "psycopg async",
+    ("sqlalchemy", "Connection"): "SQLAlchemy",
+    ("sqlalchemy", "Session"): "SQLAlchemy",
+    ("sqlalchemy", "scoped_session"): "SQLAlchemy",
+    ("sqlalchemy", "AsyncConnection"): "SQLAlchemy async",
+    ("sqlalchemy", "AsyncSession"): "SQLAlchemy async",
+    ("sqlalchemy", "async_scoped_session"): "SQLAlchemy async",
+    ("django", "BaseDatabaseWrapper"): "Django",
+    ("django", "ConnectionProxy"): "Django",
+}
+"""What can be joined, by the package and the name of its class or of a class it derives from."""
 
-def joined(connection: Any, dialect: str) -> Run:
+
+def joined(connection: Any, database: Database) -> Run:
     """A function that runs our named statements inside the caller's transaction."""
     match _library(connection):
-        case "holdfast":
-            return joined(connection.connection, dialect)
+        case "tx":
+            return joined(connection.connection, database)
         case "sqlite3":
-            _expect(dialect, "sqlite", "sqlite3")
-            return _sqlite3(connection)
-        case "psycopg" if not _is_async(connection):
-            _expect(dialect, "postgres", "psycopg")
-            return _psycopg(connection)
-        case "sqlalchemy" if not _is_async(connection):
-            return _sqlalchemy(connection, dialect)
-        case "django":
-            return _django(connection, dialect)
-        case "psycopg" | "sqlalchemy":
+            plain = _sqlite3(connection, database)
+        case "psycopg":
+            plain = _psycopg(connection, database)
+        case "SQLAlchemy":
+            plain = _sqlalchemy(connection, database)
+        case "Django":
+            plain = _django(connection, database)
+        case "psycopg async" | "SQLAlchemy async":
             raise AppendError("this connection is asynchronous; await journal.append_async(…)")
-    raise AppendError(
-        f"can't join {type(connection).__module__}.{type(connection).__qualname__}: connection= "
-        "takes a connection of sqlite3, psycopg, SQLAlchemy (or its Session) or Django, or a "
-        "handler's tx"
-    )
+        case _:
+            raise _unknown(connection)
 
-
-def joined_async(connection: Any, dialect: str) -> RunAsync:
-    """The same for asyncio: psycopg's AsyncConnection, SQLAlchemy's AsyncConnection or -Session."""
-    if _is_async(connection):
-        if _library(connection) == "psycopg":
-            _expect(dialect, "postgres", "psycopg")
-            return _psycopg_async(connection)
-        if _library(connection) == "sqlalchemy":
-            return _sqlalchemy_async(connection, dialect)
-    run = joined(connection, dialect)
-
-    async def run_now(name: str, params: Mapping[str, Any]) -> list[Row]:
-        return run(name, params)
-
-    return run_now
-
-
-def _library(connection: Any) -> str:
-    roots = [cls.__module__.partition(".")[0] for cls in type(connection).__mro__]
-    if "_sqlite3" in roots:
-        return "sqlite3"
-    known = ("holdfast", "sqlite3", "psycopg", "sqlalchemy", "django")
-    # Django hands out a proxy that forwards attributes to the connection of this thread.
-    return next((root for root in roots if root in known), "")
-
-
-def _is_async(connection: Any) -> bool:
-    return any(cls.__name__.startswith("Async") for cls in type(connection).__mro__)
-
-
-def _expect(dialect: str, wanted: str, library: str) -> None:
-    if dialect != wanted:
-        raise AppendError(
-            f"a {library} connection can't join: the journal is on {dialect}, "
-            "and one transaction can't span two databases"
-        )
-
-
-def _no_transaction(hint: str) -> AppendError:
-    return AppendError(f"connection= joins an open transaction, and there is none; {hint}")
-
-
-def _sqlite3(raw: sqlite3.Connection) -> Run:
     def run(name: str, params: Mapping[str, Any]) -> list[Row]:
-        if not raw.in_transaction:
-            if raw.isolation_level is None:
-                raise _no_transaction("execute BEGIN IMMEDIATE first")
-            raw.execute("BEGIN IMMEDIATE")  # As the library does by itself before an INSERT.
+        with _translated(database):
+            return _normal(plain(name, params))
+
+    _check_same_file(run, database)
+    return run
+
+
+def joined_async(connection: Any, database: Database) -> RunAsync:
+    """The same for asyncio: psycopg's AsyncConnection, SQLAlchemy's AsyncConnection or -Session."""
+    match _library(connection):
+        case "psycopg async":
+            plain = _psycopg_async(connection, database)
+        case "SQLAlchemy async":
+            plain = _sqlalchemy_async(connection, database)
+        case _:
+            blocking = joined(connection, database)
+
+            async def plain(name: str, params: Mapping[str, Any]) -> list[Row]:
+                return blocking(name, params)
+
+    async def run(name: str, params: Mapping[str, Any]) -> list[Row]:
+        with _translated(database):
+            return _normal(await plain(name, params))
+
+    return run
+
+
+def _library(connection: Any) -> str | None:
+    for cls in type(connection).__mro__:
+        package = cls.__module__.partition(".")[0].lstrip("_")
+        if found := _CLASSES.get((package, cls.__name__)):
+            return found
+    return None
+
+
+def _sqlite3(raw: sqlite3.Connection, database: Database) -> Run:
+    _expect(database, "sqlite", "sqlite3")
+    _check_sqlite_transaction(raw, "execute BEGIN IMMEDIATE first")
+
+    def run(name: str, params: Mapping[str, Any]) -> list[Row]:
         cursor = raw.cursor()
         cursor.row_factory = None
         return cursor.execute(query(name, "sqlite"), dict(params)).fetchall()
@@ -95,73 +104,197 @@ def _sqlite3(raw: sqlite3.Connection) -> Run:
     return run
 
 
-def _psycopg_cursor(raw: Any) -> Any:
-    import psycopg
+def _psycopg(raw: Any, database: Database) -> Run:
+    from psycopg import Cursor
     from psycopg.rows import tuple_row
 
-    if raw.autocommit and raw.info.transaction_status is psycopg.pq.TransactionStatus.IDLE:
-        raise _no_transaction("use `with connection.transaction():`")
-    return raw.cursor(row_factory=tuple_row)
+    _check_psycopg(raw, database)
 
-
-def _psycopg(raw: Any) -> Run:
     def run(name: str, params: Mapping[str, Any]) -> list[Row]:
-        with _psycopg_cursor(raw) as cursor:
-            rows: list[Row] = cursor.execute(pyformat(query(name, "postgres")), params).fetchall()
-            return rows
+        # Not raw.cursor(): the connection may make cursors of another parameter style.
+        with Cursor(raw, row_factory=tuple_row) as cursor:
+            return cursor.execute(_pyformat(name, database), params).fetchall()
 
     return run
 
 
-def _psycopg_async(raw: Any) -> RunAsync:
+def _psycopg_async(raw: Any, database: Database) -> RunAsync:
+    from psycopg import AsyncCursor
+    from psycopg.rows import tuple_row
+
+    _check_psycopg(raw, database)
+
     async def run(name: str, params: Mapping[str, Any]) -> list[Row]:
-        async with _psycopg_cursor(raw) as cursor:
-            await cursor.execute(pyformat(query(name, "postgres")), params)
-            rows: list[Row] = await cursor.fetchall()
-            return rows
+        async with AsyncCursor(raw, row_factory=tuple_row) as cursor:
+            await cursor.execute(_pyformat(name, database), params)
+            return await cursor.fetchall()
 
     return run
 
 
-def _sqlalchemy(connection: Any, dialect: str) -> Run:
-    from sqlalchemy import text
+def _check_psycopg(raw: Any, database: Database) -> None:
+    from psycopg.pq import TransactionStatus
 
-    used = {"postgresql": "postgres"}.get(connection_dialect(connection), "")
-    _expect(dialect, used or connection_dialect(connection), "SQLAlchemy")
+    _expect(database, "postgres", "psycopg")
+    if raw.autocommit and raw.info.transaction_status is TransactionStatus.IDLE:
+        raise _no_transaction("use `with connection.transaction():`")
+
+
+def _sqlalchemy(given: Any, database: Database) -> Run:
+    from sqlalchemy import text
+    from sqlalchemy.engine import Connection
+
+    connection: Connection = given if isinstance(given, Connection) else given.connection()
+    name = connection.dialect.name
+    _expect(database, {"postgresql": "postgres"}.get(name, name), "SQLAlchemy")
+    if not connection.in_transaction():
+        connection.begin()  # As every statement would, and the caller's commit() expects.
+    hint = "this connection is in AUTOCOMMIT; use one with another isolation level"
+    if database.dialect == "sqlite":
+        _check_sqlite_transaction(connection.connection.driver_connection, hint)
+    elif getattr(connection.connection.dbapi_connection, "autocommit", False):
+        raise _no_transaction(hint)
 
     def run(name: str, params: Mapping[str, Any]) -> list[Row]:
-        rows = connection.execute(text(query(name, dialect)), dict(params)).fetchall()
+        rows = connection.execute(text(query(name, database.dialect)), dict(params)).fetchall()
         return [tuple(row) for row in rows]
 
     return run
 
 
-def connection_dialect(connection: Any) -> str:
-    """SQLAlchemy's name of the database behind a Connection or a Session."""
-    bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
-    return str(bind.dialect.name)
+def _sqlalchemy_async(connection: Any, database: Database) -> RunAsync:
+    # The scoped session does not pass run_sync on in every version.
+    session = connection() if type(connection).__name__ == "async_scoped_session" else connection
 
-
-def _sqlalchemy_async(connection: Any, dialect: str) -> RunAsync:
     async def run(name: str, params: Mapping[str, Any]) -> list[Row]:
         def inside(plain: Any) -> list[Row]:
-            return _sqlalchemy(plain, dialect)(name, params)
+            return joined(plain, database)(name, params)
 
-        rows: list[Row] = await connection.run_sync(inside)
+        rows: list[Row] = await session.run_sync(inside)
         return rows
 
     return run
 
 
-def _django(connection: Any, dialect: str) -> Run:
-    _expect(dialect, {"postgresql": "postgres"}.get(connection.vendor, connection.vendor), "Django")
+def _django(connection: Any, database: Database) -> Run:
+    vendor = getattr(connection, "vendor", None)
+    if vendor is None:  # Django's caches use the same class of proxy.
+        raise _unknown(connection)
+    _expect(database, {"postgresql": "postgres"}.get(vendor, vendor), "Django")
+    if connection.get_autocommit() and not connection.in_atomic_block:
+        raise _no_transaction("use `with transaction.atomic():`")
 
     def run(name: str, params: Mapping[str, Any]) -> list[Row]:
-        if connection.get_autocommit() and not connection.in_atomic_block:
-            raise _no_transaction("use `with transaction.atomic():`")
         with connection.cursor() as cursor:
-            cursor.execute(pyformat(query(name, dialect)), dict(params))
+            cursor.execute(_pyformat(name, database), dict(params))
             rows: list[Row] = cursor.fetchall()
             return rows
 
     return run
+
+
+def _check_sqlite_transaction(raw: Any, hint: str) -> None:
+    """Passes a connection that has begun, or that begins by itself before an INSERT."""
+    begins = raw.isolation_level is not None and getattr(raw, "autocommit", None) is not True
+    if not (raw.in_transaction or begins):
+        raise _no_transaction(hint)
+
+
+def _check_same_file(run: Run, database: Database) -> None:
+    """A transaction of SQLite's holds together what is in one file, and nothing else."""
+    if database.dialect != "sqlite":
+        return
+    ((theirs,),) = run("main_file", {})
+    with database.reading() as own:
+        ((ours,),) = own.run("main_file")
+    if theirs != ours and not (theirs and Path(theirs).exists() and Path(ours).samefile(theirs)):
+        raise AppendError(
+            f"this connection is on {theirs or 'a database in memory'}, the journal on "
+            f"{ours}; connection= joins a transaction of the journal's own database"
+        )
+
+
+def _expect(database: Database, found: str, library: str) -> None:
+    if database.dialect != found:
+        raise AppendError(
+            f"this {library} connection is on {found}, the journal on {database.dialect}; "
+            "connection= joins a transaction of the journal's own database"
+        )
+
+
+def _unknown(connection: Any) -> AppendError:
+    cls = type(connection)
+    return AppendError(
+        f"can't join {cls.__module__}.{cls.__qualname__}: connection= takes a connection of "
+        "sqlite3, psycopg, SQLAlchemy (or its Session) or Django, or a handler's tx"
+    )
+
+
+def _no_transaction(hint: str) -> AppendError:
+    return AppendError(f"connection= joins an open transaction, and there is none; {hint}")
+
+
+def _pyformat(name: str, database: Database) -> str:
+    return pyformat(query(name, database.dialect))
+
+
+def _normal(rows: list[Row]) -> list[Row]:
+    """Text as str, whatever the connection makes of it (text_factory, client_encoding)."""
+    return [
+        tuple(bytes(v).decode() if isinstance(v, bytes | bytearray) else v for v in row)
+        for row in rows
+    ]
+
+
+@contextmanager
+def _translated(database: Database) -> Iterator[None]:
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        if (ours := _meaning(error, database)) is not None:
+            raise ours from error
+        raise
+
+
+AGAIN = "roll the transaction back and run it again from its start"
+
+
+def _meaning(error: Exception, database: Database) -> HoldfastError | None:
+    """What a driver's error means to the caller, or None to let it pass."""
+    for cause in causes(error):
+        # asyncpg and psycopg say sqlstate, psycopg2 says pgcode.
+        match getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None):
+            case "25P02":
+                return AppendError(f"this transaction has failed before; {AGAIN}")
+            case "25006":
+                return AppendError("this transaction is read-only; append in one that may write")
+            case "42P01" | "42883" | "3F000":
+                return _no_tables()
+            case "23505":
+                # Only where the transaction's snapshot is older than the other append, or two
+                # transactions append events of the same ids to different streams.
+                return StoreConflict(f"another transaction has appended the same; {AGAIN}")
+            case "40001" | "40P01" | "55P03":
+                return StoreConflict(f"{_first_line(cause)}; {AGAIN}")
+        if isinstance(cause, sqlite3.Error):
+            if "no such table: holdfast_" in str(cause):
+                return _no_tables()
+            if (getattr(cause, "sqlite_errorcode", None) or 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                return StoreConflict(
+                    f"another connection writes to this SQLite file ({cause}); {AGAIN}. Begin it "
+                    "with BEGIN IMMEDIATE: one that reads first is refused instead of waiting"
+                )
+    return database.unavailable(error)
+
+
+def _no_tables() -> AppendError:
+    return AppendError(
+        "this connection sees no holdfast tables: it is on another database (or another "
+        "search_path) than the journal; connection= joins a transaction of the journal's own"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -52,10 +52,11 @@ class Journal:
         clock: Clock,
         max_payload_bytes: int,
         prepare: Callable[[], None],
+        check_prepared: Callable[[], None],
     ) -> None:
         self._database, self._types, self.clock = database, types, clock
         self.max_payload_bytes = max_payload_bytes
-        self._prepare = prepare
+        self._prepare, self._check_prepared = prepare, check_prepared
 
     def append(
         self,
@@ -75,9 +76,10 @@ class Journal:
         handler's `tx`: the events are appended if and only if it commits.
         """
         steps = self._steps(stream, events, expected_version, metadata)
-        self._prepare()
         if connection is not None:
-            return drive(steps, joined(connection, self._database.dialect))
+            self._check_prepared()
+            return drive(steps, joined(connection, self._database))
+        self._prepare()
         with self._database.appending() as own:
             appended = drive(steps, own.run)
         self._database.announce()
@@ -98,8 +100,8 @@ class Journal:
                 self.append, stream, events, expected_version=expected_version, metadata=metadata
             )
         steps = self._steps(stream, events, expected_version, metadata)
-        await asyncio.to_thread(self._prepare)
-        run = joined_async(connection, self._database.dialect)
+        await asyncio.to_thread(self._check_prepared)
+        run = joined_async(connection, self._database)
         try:
             name, params = next(steps)
             while True:
@@ -285,18 +287,7 @@ def new_id(now: datetime) -> UUID:
 
 def append_steps(stream: str, records: Sequence[Record], expected: int | None) -> Steps:
     """The statements of one append; the generator's result is what it did."""
-    document = msgspec.json.encode(
-        [
-            {
-                "id": record.id,
-                "type": record.type,
-                "data": record.data,
-                "metadata": record.metadata,
-                "recorded_at": record.recorded_at,
-            }
-            for record in records
-        ]
-    ).decode()
+    document = msgspec.json.encode(documents(records)).decode()
     rows = yield (
         "append",
         {
@@ -316,6 +307,20 @@ def append_steps(stream: str, records: Sequence[Record], expected: int | None) -
         assert expected is not None
         raise ConcurrencyError(stream, expected=expected, actual=version[0][0])
     return _first_result(stream, records, known)
+
+
+def documents(records: Sequence[Record]) -> list[dict[str, object]]:
+    """Records as our statements take them, in JSON."""
+    return [
+        {
+            "id": record.id,
+            "type": record.type,
+            "data": record.data,
+            "metadata": record.metadata,
+            "recorded_at": record.recorded_at,
+        }
+        for record in records
+    ]
 
 
 def _first_result(stream: str, records: Sequence[Record], known: Mapping[UUID, Row]) -> Appended:

@@ -36,7 +36,10 @@ def check_migrated(database: Database) -> None:
     scripts = _scripts(database.dialect)
     with database.reading() as connection:
         if _check(database.schema_version(connection), scripts) < len(scripts):
-            raise SchemaError("the database's schema is older than this code; run holdfast migrate")
+            raise SchemaError(
+                "the database has no holdfast tables, or those of an older version; "
+                "run holdfast migrate, or call app.migrate() before anything else"
+            )
 
 
 def _check(version: int, scripts: tuple[str, ...]) -> int:
