@@ -29,7 +29,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.event import RawEvent
 from holdfast.sql.join import Run
-from holdfast.sql.journal import Journal, Record, append_steps, drive
+from holdfast.sql.journal import Journal, Record, append_steps, documents, drive
 
 BATCH_LINES = 500
 BATCH_BYTES = 4 * 2**20
@@ -235,9 +235,20 @@ def _write_firmly(journal: Journal, batch: Sequence[_Ready]) -> _Written:
 
 
 def _write(journal: Journal, batch: Sequence[_Ready]) -> _Written:
-    """One transaction: appends what is not there yet, up to the first line that is refused."""
+    """One transaction: tried whole, and only if something is refused append by append."""
     if not batch:
         return _Written()
+    try:
+        with journal.transaction() as run:
+            fresh, there, refused = _sift(run, batch)
+            _append_many(run, fresh)
+            return _Written(len(fresh), there, refused)
+    except _SomethingRefused:
+        return _write_up_to_refusal(journal, batch)
+
+
+def _write_up_to_refusal(journal: Journal, batch: Sequence[_Ready]) -> _Written:
+    """One transaction with what precedes the first line that is refused."""
     with journal.transaction() as run:
         fresh, there, refused = _sift(run, batch)
         imported = 0
@@ -251,6 +262,10 @@ def _write(journal: Journal, batch: Sequence[_Ready]) -> _Written:
                 break
             imported += len(part)
     return _Written(imported, there, refused)
+
+
+class _SomethingRefused(Exception):
+    """An append among many was refused; none of them is in."""
 
 
 def _sift(run: Run, batch: Sequence[_Ready]) -> tuple[list[_Ready], int, AppendError | None]:
@@ -297,16 +312,39 @@ def _follows(line: _Ready, following: _Ready) -> bool:
     return following.stream == line.stream and following.version == line.version + 1
 
 
+def _append_many(run: Run, lines: Sequence[_Ready]) -> None:
+    """Appends all in one statement, or raises."""
+    if not lines:
+        return
+    events = [
+        {**document, "stream": part[0].stream, "append": number, "expected": _expected(part)}
+        for number, part in enumerate(_appends(lines))
+        for document in documents([line.record for line in part])
+    ]
+    rows = run("append_many", {"events": msgspec.json.encode(events).decode()})
+    if len(rows) < len(lines):
+        raise _SomethingRefused
+    positions = [position for position, _ in rows]
+    versions = zip(lines, (version for _, version in rows), strict=True)
+    in_order = positions == sorted(positions)
+    if not in_order or any(line.version not in (None, version) for line, version in versions):
+        raise _SomethingRefused
+
+
 def _append(run: Run, part: Sequence[_Ready]) -> None:
-    stream, version = part[0].stream, part[0].version
-    expected = None if version is None else version - 1
+    first = part[0]
+    records = [line.record for line in part]
     try:
-        drive(append_steps(stream, [line.record for line in part], expected), run)
+        drive(append_steps(first.stream, records, _expected(part)), run)
     except ConcurrencyError as error:
         raise AppendError(
-            f"it is version {version} of stream {stream!r}, and the journal has the stream at "
-            f"version {error.actual}"
+            f"it is version {first.version} of stream {first.stream!r}, and the journal has the "
+            f"stream at version {error.actual}"
         ) from error
+
+
+def _expected(part: Sequence[_Ready]) -> int | None:
+    return None if part[0].version is None else part[0].version - 1
 
 
 def _refused(number: int, error: AppendError) -> AppendError:
