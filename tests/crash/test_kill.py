@@ -1,0 +1,143 @@
+"""kill -9 at random moments: nothing is lost, nothing is applied twice, and order holds."""
+
+import random
+import time
+from contextlib import ExitStack
+from typing import Self
+
+import psycopg
+import pytest
+
+from holdfast import App
+from tests.support.postgres import wait_until
+from tests.support.worker_app import Moved, build_app
+from tests.support.worker_appender import Appender
+from tests.support.worker_checks import await_arrival, await_progress, check_rows, read_progress
+from tests.support.worker_process import WorkerProcess
+
+BACKLOG_EVENTS = 150
+GATE = 4711
+
+
+def test_workers_killed_at_random_moments(store_url: str) -> None:
+    kill_workers(store_url, kills=18)
+
+
+@pytest.mark.soak
+def test_workers_killed_at_random_moments_for_long(store_url: str) -> None:
+    kill_workers(store_url, kills=150)
+
+
+def kill_workers(url: str, *, kills: int) -> None:
+    """Two workers at a time; whoever is killed is replaced, while events go on being appended."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    inside = 0
+    with build_app(url) as app, Crew(url) as crew:
+        app.migrate()
+        if url.startswith("postgresql"):
+            at_commit(url, "pg_sleep(0.01)")
+        with Appender(
+            app, seed=seed, may_append=lambda: read_progress(url).backlog < BACKLOG_EVENTS
+        ) as appender:
+            for _ in range(kills):
+                await_progress(url)
+                time.sleep(chance.uniform(0, 0.15))  # Any moment may be the wrong one.
+                leader = crew.leader(app) if chance.random() < 0.8 else None
+                inside += crew.replace(leader or chance.choice(crew.workers))
+                check_rows(url)
+        await_arrival(url)
+        assert [worker.stop() for worker in crew.workers] == [0, 0], crew.workers
+        checked = check_rows(url, complete=True)
+        journal = [event.id for event in app.journal.read_raw()]
+
+    print(f"{kills} kills, {inside} of them inside the ledger's transaction; {checked}")
+    assert sorted(journal) == sorted(appender.acknowledged)
+    assert inside > 0
+
+
+@pytest.mark.parametrize("outcome", ["committed", "rolled back"])
+def test_worker_killed_while_its_commit_is_on_the_way(postgres_url: str, outcome: str) -> None:
+    """It never learns how its commit ends; the next one waits for it, and goes by the table."""
+    with build_app(postgres_url) as app, psycopg.connect(postgres_url, autocommit=True) as gate:
+        app.migrate()
+        app.journal.append("account-1", [Moved(1)] * 5)
+        gate.execute("SELECT pg_advisory_lock(%s)", (GATE,))
+        at_commit(postgres_url, f"pg_advisory_xact_lock_shared({GATE})")
+
+        with WorkerProcess(postgres_url) as killed:
+            wait_until(lambda: len(waiting(gate)) == 2, 30, f"both commits to wait: {killed!r}")
+            committing = waiting(gate)
+            killed.kill()
+        with WorkerProcess(postgres_url) as successor:
+            wait_until(lambda: len(waiting(gate)) == 4, 30, f"it to take over: {successor!r}")
+            if outcome == "rolled back":
+                for pid in committing:
+                    gate.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            gate.execute("SELECT pg_advisory_unlock(%s)", (GATE,))
+            app.journal.append("account-1", [Moved(10)] * 3)
+            await_arrival(postgres_url)
+            assert successor.stop() == 0, successor
+        check_rows(postgres_url, complete=True)
+        handled = sum(line.startswith("Handling") for line in successor.lines)
+        assert handled == (3 if outcome == "committed" else 8)
+
+
+class Crew:
+    """Two workers, at any time."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._started = ExitStack()
+        self.workers: list[WorkerProcess] = []
+
+    def __enter__(self) -> Self:
+        self.workers = [self._start(), self._start()]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._started.close()
+
+    def leader(self, app: App) -> WorkerProcess | None:
+        """The one that runs the ledger, if anyone does just now."""
+        leaders = {status.leader for status in app.status() if status.projection == "ledger"}
+        pids = {int(leader.rpartition(":")[2]) for leader in leaders if leader}
+        return next((worker for worker in self.workers if worker.pid in pids), None)
+
+    def replace(self, victim: WorkerProcess) -> bool:
+        """Kills one and starts another; returns whether it was killed inside a transaction."""
+        victim.kill()
+        self.workers.remove(victim)
+        self.workers.append(self._start())
+        ledger = [
+            line for line in victim.lines if line.startswith(("Handling", "Committed ledger"))
+        ]
+        return bool(ledger) and ledger[-1].startswith("Handling")
+
+    def _start(self) -> WorkerProcess:
+        arguments = (self._url, "--slow-seconds", "0.01", "--batch-events", "7")
+        return self._started.enter_context(WorkerProcess(*arguments))
+
+
+def at_commit(url: str, call: str) -> None:
+    """Makes the server call this inside every COMMIT that moves a checkpoint on."""
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            f"""
+            CREATE FUNCTION at_commit() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN PERFORM {call}; RETURN NULL; END $$;
+            CREATE CONSTRAINT TRIGGER at_commit AFTER UPDATE ON holdfast_checkpoint
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+                WHEN (old.position <> new.position) EXECUTE FUNCTION at_commit()
+            """.encode()
+        )
+
+
+def waiting(connection: psycopg.Connection[tuple[int]]) -> list[int]:
+    """The connections to this database that wait for a lock."""
+    rows = connection.execute(
+        "SELECT pid FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    return [pid for (pid,) in rows]

@@ -1,0 +1,97 @@
+"""The app that the crash tests run: projections in which a lost, doubled or swapped event shows.
+
+Nothing here is idempotent. Rows are incremented, the ledger has no unique key, and `chain` depends
+on the order of the events, so whatever goes wrong stays visible in the tables.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from holdfast import App, Event, Poll, Projection, TableProjection, Tx, on
+
+
+@dataclass
+class Moved:
+    """`hold` names a file: the ledger's handler stays in its transaction while the file exists."""
+
+    amount: int
+    hold: str = ""
+
+
+@dataclass
+class Total:
+    account: str
+    amount: int = 0
+    events: int = 0
+    chain: int = 0
+
+
+def chained(chain: int, position: int) -> int:
+    """A number that tells in which order positions came."""
+    return (chain * 31 + position) % (2**61 - 1)
+
+
+def build_app(
+    url: str,
+    *,
+    slow_seconds: float = 0.0,
+    poll: Poll | None = None,
+    on_handling: Callable[[Event[Any]], None] = lambda _: None,
+) -> App:
+    """`slow_seconds` is spent inside the ledger's transaction at every third event.
+
+    `on_handling` is called there too, before the first write.
+    """
+    app = App(url)
+    is_sqlite = url.startswith("sqlite")
+    mark = "?" if is_sqlite else "%s"
+    entry = (
+        "INTEGER PRIMARY KEY AUTOINCREMENT" if is_sqlite else "bigint GENERATED ALWAYS AS IDENTITY"
+    )
+
+    @app.projection(poll=poll)
+    class Totals(TableProjection[Total]):
+        """Each account's sum, folded in memory."""
+
+        @on(Moved)
+        def moved(self, row: Total, event: Event[Moved]) -> None:
+            row.amount += event.data.amount
+            row.events += 1
+            row.chain = chained(row.chain, event.position)
+
+    @app.projection(poll=poll)
+    class Ledger(Projection):
+        """One line an event, and a count per account, written inside the transaction."""
+
+        tables: ClassVar = {
+            "ledger": "CREATE TABLE ledger"
+            f" (entry {entry}, position bigint, stream text, version bigint)",
+            "ledger_count": "CREATE TABLE ledger_count (stream text PRIMARY KEY, n bigint)",
+        }
+
+        @on(Moved)
+        def moved(self, event: Event[Moved], tx: Tx) -> None:
+            on_handling(event)
+            tx.execute(
+                f"INSERT INTO ledger (position, stream, version) VALUES ({mark}, {mark}, {mark})",
+                (event.position, event.stream, event.version),
+            )
+            if slow_seconds and event.position % 3 == 0:
+                time.sleep(slow_seconds)
+            if event.data.hold:
+                stay(Path(event.data.hold))
+            increment = f"UPDATE ledger_count SET n = n + 1 WHERE stream = {mark}"
+            if not tx.execute(increment, (event.stream,)):
+                tx.execute(f"INSERT INTO ledger_count VALUES ({mark}, 1)", (event.stream,))
+
+    return app
+
+
+def stay(hold: Path) -> None:
+    """Says that it is here, and returns when the file is gone."""
+    hold.with_suffix(".reached").touch()
+    while hold.exists():
+        time.sleep(0.005)

@@ -1,0 +1,100 @@
+"""Appends events all the time, through every failure, and keeps account of what was acknowledged.
+
+Also a process: `python -m tests.support.worker_appender URL` says of each append how it went.
+"""
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+from uuid import UUID, uuid4
+
+from holdfast import App, NewEvent, StoreUnavailable
+from tests.support.worker import die_with_parent, say
+from tests.support.worker_app import Moved, build_app
+
+STREAMS = 7
+
+
+class Appender:
+    """A thread that appends until the block ends. An append that fails is tried again as it is.
+
+    With the same event ids, since nobody knows whether an append whose connection was cut is in.
+    `may_append` is asked before every append, so that the journal does not run away.
+    """
+
+    def __init__(
+        self, app: App, *, seed: int, may_append: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.acknowledged: list[UUID] = []
+        self.failures = 0
+        self._app, self._may_append = app, may_append
+        self._random = random.Random(seed)
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="appender")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends when the append in hand is acknowledged. May be called again."""
+        self._stop.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                if self._may_append():
+                    self._append()
+                else:
+                    time.sleep(0.01)
+        except BaseException as error:
+            self._error = error
+
+    def _append(self) -> None:
+        stream, events = random_append(self._random)
+        while True:
+            try:
+                self._app.journal.append(stream, events)
+            except StoreUnavailable:
+                self.failures += 1
+                time.sleep(0.02)
+            else:
+                self.acknowledged += [event.id for event in events if event.id]
+                return
+
+
+def random_append(chance: random.Random) -> tuple[str, list[NewEvent]]:
+    """A stream, and a few events for it with ids of their own."""
+    count = chance.randint(1, 4)
+    events = [NewEvent(Moved(chance.randint(-50, 100)), id=uuid4()) for _ in range(count)]
+    return f"account-{chance.randrange(STREAMS)}", events
+
+
+def main(url: str) -> None:
+    threading.Thread(target=die_with_parent, daemon=True).start()
+    app = build_app(url)
+    chance = random.Random()
+    while True:
+        stream, events = random_append(chance)
+        ids = " ".join(str(event.id) for event in events)
+        try:
+            app.journal.append(stream, events)
+        except StoreUnavailable as error:
+            say(f"Failed {ids} {error}")
+        else:
+            say(f"Appended {ids}")
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,152 @@
+"""Whether the tables of worker_app.py are right, by a fold over the journal that shares no code.
+
+Everything is read with the plain drivers in one snapshot, so it may be asked at any moment: what a
+projection has written must be exactly the events up to its checkpoint, each once and in order.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import psycopg
+
+from tests.support.postgres import wait_until
+
+T = TypeVar("T")
+Query = Callable[[str], list[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check has found to be right."""
+
+    events: int
+    positions: dict[str, int]
+    epochs: dict[str, int]
+
+
+PROJECTIONS = ("ledger", "totals")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the journal and the projections have come."""
+
+    head: int
+    positions: dict[str, int]
+
+    @property
+    def behind(self) -> int:
+        """The least position that a projection has reached."""
+        return min(self.positions.get(name, 0) for name in PROJECTIONS)
+
+    @property
+    def backlog(self) -> int:
+        return self.head - self.behind
+
+
+def read_progress(url: str) -> Progress:
+    """Read with the plain driver, which knows of no pool, lease or retry."""
+
+    def read(query: Query) -> Progress:
+        ((head,),) = query("SELECT coalesce(max(position), 0) FROM holdfast_event")
+        rows = query("SELECT projection, position FROM holdfast_checkpoint")
+        return Progress(head, dict(rows))
+
+    return snapshot(url, read)
+
+
+def await_progress(url: str) -> None:
+    """Returns when both projections have moved on from where they are."""
+    before = read_progress(url).positions
+
+    def moved_on() -> bool:
+        now = read_progress(url).positions
+        return all(now.get(name, 0) > before.get(name, 0) for name in PROJECTIONS)
+
+    wait_until(moved_on, 60, f"both projections to move on from {before}")
+
+
+def await_arrival(url: str) -> None:
+    """Returns when both projections are at the head of the journal."""
+    wait_until(lambda: read_progress(url).backlog == 0, 60, f"arrival: {read_progress(url)}")
+
+
+def check_rows(url: str, *, complete: bool = False) -> Checked:
+    """Asserts that rows and checkpoints agree; `complete`: also that nothing is left to do."""
+    return snapshot(url, lambda query: _check(query, complete=complete))
+
+
+def _check(query: Query, *, complete: bool) -> Checked:
+    events = [
+        (position, stream, version, json.loads(data)["amount"])
+        for position, stream, version, data in query(
+            "SELECT position, stream, version, CAST(data AS text)"
+            " FROM holdfast_event ORDER BY position"
+        )
+    ]
+    _check_streams(events)
+    checkpoints = {
+        name: (position, processed, epoch)
+        for name, position, processed, epoch in query(
+            "SELECT projection, position, events_processed, epoch FROM holdfast_checkpoint"
+        )
+    }
+    for name, (position, processed, _) in checkpoints.items():
+        seen = [event for event in events if event[0] <= position]
+        assert processed == len(seen), f"{name} at {position} counts {processed}, not {len(seen)}"
+        if complete:
+            assert position == events[-1][0], f"{name} is at {position}, not at {events[-1][0]}"
+        {"totals": _check_totals, "ledger": _check_ledger}[name](query, seen)
+    return Checked(
+        events=len(events),
+        positions={name: checkpoint[0] for name, checkpoint in checkpoints.items()},
+        epochs={name: checkpoint[2] for name, checkpoint in checkpoints.items()},
+    )
+
+
+def _check_streams(events: Sequence[tuple[int, str, int, int]]) -> None:
+    """Versions count 1, 2, 3… within a stream, in the order of positions."""
+    last: Counter[str] = Counter()
+    for position, stream, version, _ in events:
+        assert version == last[stream] + 1, f"{stream} {version} at {position} is out of order"
+        last[stream] = version
+
+
+def _check_totals(query: Query, seen: Sequence[tuple[int, str, int, int]]) -> None:
+    expected: dict[str, tuple[int, int, int]] = {}
+    for position, stream, _, amount in seen:
+        total, count, chain = expected.get(stream, (0, 0, 0))
+        expected[stream] = total + amount, count + 1, (chain * 31 + position) % (2**61 - 1)
+    if not seen and not _exists(query, "totals"):
+        return
+    rows = {row[0]: row[1:] for row in query("SELECT account, amount, events, chain FROM totals")}
+    assert rows == expected
+
+
+def _check_ledger(query: Query, seen: Sequence[tuple[int, str, int, int]]) -> None:
+    if not seen and not _exists(query, "ledger"):
+        return
+    lines = query("SELECT position, stream, version FROM ledger ORDER BY entry")
+    assert lines == [event[:3] for event in seen]
+    counts: dict[str, int] = dict(query("SELECT stream, n FROM ledger_count"))
+    assert counts == dict(Counter(event[1] for event in seen))
+
+
+def _exists(query: Query, table: str) -> bool:
+    return bool(query(f"SELECT name FROM holdfast_table WHERE name = '{table}'"))
+
+
+def snapshot(url: str, read: Callable[[Query], T]) -> T:
+    """Calls `read` with a function that queries one snapshot of the database."""
+    if url.startswith("sqlite:///"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as raw:
+            raw.execute("BEGIN")
+            return read(lambda sql: raw.execute(sql).fetchall())
+    with psycopg.connect(url) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        return read(lambda sql: connection.execute(sql.encode()).fetchall())
