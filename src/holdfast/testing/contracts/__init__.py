@@ -1,0 +1,23 @@
+"""What every database and every source must do, as test classes to subclass.
+
+A driver passes when a subclass of each contract passes that supplies its fixtures:
+
+    class TestJournal(JournalContract):
+        @pytest.fixture
+        def journal(self):
+            with App("sqlite:///:memory:") as app:
+                yield app.journal
+
+These modules need pytest and hypothesis; the rest of `holdfast.testing` does not.
+"""
+
+import pkgutil
+
+import pytest
+
+# Before they are imported, so that a failed assertion shows its values.
+pytest.register_assert_rewrite(*(f"{__name__}.{m.name}" for m in pkgutil.iter_modules(__path__)))
+
+from holdfast.testing.contracts.journal import JournalContract  # noqa: E402
+
+__all__ = ["JournalContract"]

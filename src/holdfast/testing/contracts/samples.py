@@ -1,0 +1,78 @@
+"""What the contracts append and project: the smallest events and tables that show something."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import new_class
+from typing import Any, TypeVar
+from uuid import UUID
+
+from holdfast.core.codec import EventTypes
+from holdfast.core.event import NewEvent
+from holdfast.core.projection import Definition, Projection, TableProjection, compile_projection, on
+
+T = TypeVar("T")
+
+WAIT_SECONDS = 30.0
+"""Long enough for any machine; reached only by a failing test."""
+
+
+@dataclass
+class Counted:
+    """An event that carries a number."""
+
+    n: int
+
+
+def counted(n: int, *, id: UUID | None = None) -> NewEvent:
+    """The same event as a dict with a type name."""
+    return NewEvent({"n": n}, type="Counted", id=id)
+
+
+def concurrently(count: int, function: Callable[[int], T]) -> list[T]:
+    """Calls `function(0)`, `function(1)`… at the same time; returns their results in order."""
+    start = threading.Barrier(count)
+
+    def run(number: int) -> T:
+        start.wait(WAIT_SECONDS)
+        return function(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+def table_definition(
+    row_type: type, *, name: str = "things", key_fields: tuple[str, ...] = ()
+) -> Definition:
+    """The definition of a TableProjection with this row type, whose handler does nothing."""
+
+    def key(_self: object, _event: object) -> None:
+        return None
+
+    def handle(_self: object, _row: object, _event: object) -> None:
+        return None
+
+    body: dict[str, Any] = {"key_fields": key_fields, "key": key, "handle": on("*")(handle)}
+    base: Any = TableProjection[row_type]  # type: ignore[valid-type]
+    return compile_projection(
+        new_class("Things", (base,), exec_body=lambda namespace: namespace.update(body)),
+        types=EventTypes(),
+        name=name,
+    )
+
+
+def handler_definition(tables: dict[str, str | type], *, name: str = "things") -> Definition:
+    """The definition of a Projection that declares these tables, whose handler does nothing."""
+    declared = tables
+
+    class Things(Projection):
+        tables = declared
+
+        @on("*")
+        def handle(self, _event: object, _tx: object) -> None:
+            return None
+
+    return compile_projection(Things, types=EventTypes(), name=name)
