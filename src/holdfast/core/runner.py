@@ -20,8 +20,9 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from holdfast.core.apply import Applier, EventFailed, StoreFailedAt
+from holdfast.core.apply import Applier
 from holdfast.core.codec import EventTypes
+from holdfast.core.engines import EventFailed, StoreFailedAt
 from holdfast.core.errors import Fenced, HoldfastError, ProjectionFaulted, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Clock, Fault, Lease, Leases, Session, Source

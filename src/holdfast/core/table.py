@@ -213,7 +213,7 @@ def _str(value: Any) -> str:
         raise TypeError(f"expected str, got {type(value).__name__}")
     if "\0" in value:
         raise ValueError("text with a NUL character can't be stored")
-    return value
+    return str.__str__(value)  # A plain str, also from an enum of strings.
 
 
 def _int(value: Any) -> int:

@@ -10,11 +10,9 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import msgspec
 
@@ -26,6 +24,7 @@ from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
 from holdfast.sql.database import Row, causes, quote, transaction_ended
 from holdfast.sql.queries import query
 from holdfast.sql.sqlite_leases import FileLeases, LocalLeases, Watcher
+from holdfast.sql.sqlite_values import TYPES, decode, encode, encode_key, literal, plain
 from holdfast.sql.turns import Turns
 
 BUSY_SECONDS = 10.0
@@ -145,8 +144,8 @@ class SqliteDatabase:
         null = "" if column.optional else " NOT NULL"
         default = ""
         if with_default and column.default is not None:
-            default = f" DEFAULT {_literal(_encode(column, column.check(column.default)))}"
-        return f"{quote(column.name)} {_TYPES[column.kind]}{null}{default}"
+            default = f" DEFAULT {literal(encode(column, column.check(column.default)))}"
+        return f"{quote(column.name)} {TYPES[column.kind]}{null}{default}"
 
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         for cause in causes(error):
@@ -238,7 +237,7 @@ class SqliteConnection:
 
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
         with self._translated():
-            adapted = {key: _plain(value) for key, value in (params or {}).items()}
+            adapted = {key: plain(value) for key, value in (params or {}).items()}
             return self.raw.execute(query(name, "sqlite"), adapted).fetchall()
 
     def script(self, sql: str) -> None:
@@ -287,9 +286,9 @@ class SqliteConnection:
                     f"SELECT {columns} FROM {quote(table.name)} "
                     f"WHERE ({key}) IN (VALUES {', '.join([marks] * len(part))})"
                 )
-                flat = [v for key_ in part for v in _encode_key(table, key_)]
+                flat = [v for key_ in part for v in encode_key(table, key_)]
                 for *stored, position in self.raw.execute(sql, flat):
-                    values = tuple(map(_decode, table.columns, stored))
+                    values = tuple(map(decode, table.columns, stored))
                     found[tuple(values[i] for i in table.key_indexes)] = values, position
         return found
 
@@ -305,7 +304,7 @@ class SqliteConnection:
         )
         with self._translated():
             cursor = self.raw.executemany(
-                sql, ([*map(_encode, table.columns, row.values), row.position] for row in rows)
+                sql, ([*map(encode, table.columns, row.values), row.position] for row in rows)
             )
         return cursor.rowcount
 
@@ -314,7 +313,7 @@ class SqliteConnection:
         with self._translated():
             self.raw.executemany(
                 f"DELETE FROM {quote(table.name)} WHERE {where}",
-                [_encode_key(table, key) for key in keys],
+                [encode_key(table, key) for key in keys],
             )
 
     def close(self) -> None:
@@ -345,76 +344,6 @@ class SqliteTx:
 
     def fetch(self, sql: str, params: Any = ()) -> list[Row]:
         return self.connection.execute(sql, params).fetchall()
-
-
-_TYPES = {
-    "str": "TEXT",
-    "int": "INTEGER",
-    "float": "REAL",
-    "bool": "INTEGER",
-    "Decimal": "TEXT",
-    "date": "TEXT",
-    "datetime": "TEXT",
-    "UUID": "TEXT",
-    "bytes": "BLOB",
-    "JSON": "TEXT",
-}
-
-
-def _encode_key(table: TableSpec, key: Key) -> list[Any]:
-    return [_encode(table.columns[i], v) for i, v in zip(table.key_indexes, key, strict=True)]
-
-
-def _encode(column: Column, value: Any) -> Any:
-    """A checked value as SQLite stores it. Text sorts as the values do, Decimal excepted."""
-    if value is None:
-        return None
-    match column.kind:
-        case "bool":
-            return int(value)
-        case "Decimal" | "UUID":
-            return str(value)
-        case "datetime":
-            return value.isoformat(timespec="microseconds")
-        case "date":
-            return value.isoformat()
-        case _:
-            return value
-
-
-def _decode(column: Column, value: Any) -> Any:
-    if value is None:
-        return None
-    match column.kind:
-        case "bool":
-            return bool(value)
-        case "Decimal":
-            return Decimal(value)
-        case "UUID":
-            return UUID(value)
-        case "datetime":
-            return datetime.fromisoformat(value)
-        case "date":
-            return date.fromisoformat(value)
-        case "JSON":
-            return msgspec.json.decode(value, type=column.annotation)
-        case _:
-            return value
-
-
-def _plain(value: Any) -> Any:
-    """Parameters of our own statements, as the schema stores them."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds")
-    return str(value) if isinstance(value, UUID) else value
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    if isinstance(value, bytes):
-        return f"x'{value.hex()}'"
-    return repr(value)
 
 
 def _statements(sql: str) -> Iterator[str]:
