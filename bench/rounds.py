@@ -33,7 +33,8 @@ def measure(
     with _databases({case.database for case in cases}) as databases:
         templates = _Templates(databases)
         for round_ in range(1, rounds + 1):
-            for case in cases:
+            # There and back: whoever comes first in one round comes last in the next.
+            for case in cases if round_ % 2 else reversed(cases):
                 step = Step(case, round_)
                 starting(step)
                 yield step, _measure_once(case, templates, databases[case.database])
