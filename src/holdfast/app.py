@@ -228,6 +228,12 @@ class App:
         self._prepare()
         return store.read_status(self._database, self._clock)
 
+    def tables(self, projection: str | type) -> list[str]:
+        """The tables that a projection has made on this database, which a reset would clear."""
+        definition = self._definition(projection)
+        self._prepare()
+        return store.owned_tables(self._database, definition)
+
     def reset(self, projection: str | type) -> list[str]:
         """Clears a projection's tables and checkpoint in one transaction; returns the tables.
 

@@ -50,6 +50,12 @@ class Supervisor:
             return self._ended.wait_for(lambda: bool(self.faulted), timeout_seconds)
 
     @property
+    def running(self) -> list[Runner]:
+        """The runners that have not ended."""
+        pairs = zip(self.runners, self._threads, strict=True)
+        return [runner for runner, thread in pairs if thread.is_alive()]
+
+    @property
     def faulted(self) -> list[Runner]:
         """The runners that ended with a fault."""
         return [runner for runner in self.runners if runner.fault is not None]

@@ -173,6 +173,13 @@ def reset(database: Database, definition: Definition) -> list[str]:
     return tables
 
 
+def owned_tables(database: Database, definition: Definition) -> list[str]:
+    """The tables that a projection has made."""
+    with database.reading() as connection:
+        rows = connection.run("owned_tables", {"projection": definition.name})
+    return [name for name, _ in rows]
+
+
 def depose(database: Database, projection: str) -> int:
     """Takes the projection from whoever runs it; returns how many leases it had."""
     with database.reading() as connection:

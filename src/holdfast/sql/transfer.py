@@ -88,12 +88,11 @@ def export_lines(
 ) -> Exported:
     """Writes the events after a position, of all streams or of one, as far as the journal goes."""
     events = journal.read_raw(after=after) if stream is None else journal.read_stream_raw(stream)
-    encode = msgspec.json.Encoder().encode
     done = Exported(0, after)
     for event in events:
         if event.position <= after:
             continue  # Of one stream, which is read from its beginning.
-        out.write(encode(_line(event)) + b"\n")
+        out.write(encode_line(event))
         done = Exported(done.events + 1, event.position)
         if done.events % REPORT_EVENTS == 0:
             progress(done)
@@ -353,8 +352,9 @@ def _refused(number: int, error: AppendError) -> AppendError:
     return refused
 
 
-def _line(event: RawEvent) -> Line:
-    return Line(
+def encode_line(event: RawEvent) -> bytes:
+    """An event as a line, with its line break."""
+    line = Line(
         position=event.position,
         stream=event.stream,
         version=event.version,
@@ -364,6 +364,7 @@ def _line(event: RawEvent) -> Line:
         metadata=_on_one_line(event.metadata),
         recorded_at=event.recorded_at,
     )
+    return _encode(line) + b"\n"
 
 
 def _on_one_line(text: str) -> msgspec.Raw:
@@ -371,6 +372,7 @@ def _on_one_line(text: str) -> msgspec.Raw:
     return msgspec.Raw(text.replace("\n", " ").replace("\r", " "))
 
 
+_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Line).decode
 
 

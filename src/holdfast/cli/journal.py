@@ -1,0 +1,260 @@
+"""`holdfast journal`: append, look, export and import."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import UUID
+
+import click
+import msgspec
+
+from holdfast.app import App
+from holdfast.cli.apps import takes_app
+from holdfast.cli.output import json_option, plural, print_json, progress_bar, shown
+from holdfast.core.errors import ConfigError, StoreUnavailable
+from holdfast.core.event import NewEvent, RawEvent
+from holdfast.sql.journal import Journal
+from holdfast.sql.transfer import encode_line, export_lines, import_lines, resume_export
+
+STREAM = click.option("--stream", metavar="NAME", help="Only the events of this stream.")
+
+
+@click.group()
+def journal() -> None:
+    """Append to the journal, look into it, export and import it."""
+
+
+@journal.command()
+@takes_app("STREAM")
+@click.option("--type", "type_name", required=True, metavar="NAME", help="The event's type.")
+@click.option("--data", required=True, metavar="JSON", help="The payload, an object; - is stdin.")
+@click.option("--metadata", metavar="JSON", help="An object.")
+@click.option(
+    "--expected-version",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Append only if the stream is at this version; 0: if it does not exist.",
+)
+@click.option(
+    "--id",
+    "event_id",
+    type=click.UUID,
+    metavar="UUID",
+    help="The event's id; appending the same id again changes nothing.",
+)
+@json_option
+def append(
+    app: App,
+    stream: str,
+    *,
+    type_name: str,
+    data: str,
+    metadata: str | None,
+    expected_version: int | None,
+    event_id: UUID | None,
+    as_json: bool,
+) -> None:
+    """Append one event to a stream.
+
+    The payload is checked against the class that the app registers under the type's name.
+    """
+    text = sys.stdin.buffer.read() if data == "-" else os.fsencode(data)
+    event = NewEvent(
+        _object(text, "--data"),
+        type=type_name,
+        id=event_id,
+        metadata=None if metadata is None else _object(os.fsencode(metadata), "--metadata"),
+    )
+    appended = app.journal.append(stream, [event], expected_version=expected_version)
+    if as_json:
+        print_json(appended)
+    else:
+        name = shown(stream)
+        click.echo(f"{name} is at version {appended.version}; position {appended.position}")
+
+
+@journal.command()
+@takes_app()
+@json_option
+def head(app: App, as_json: bool) -> None:
+    """Print the largest position there is; 0 for an empty journal."""
+    position = app.journal.head()
+    if as_json:
+        print_json({"head": position})
+    else:
+        click.echo(position)
+
+
+@journal.command()
+@takes_app()
+@click.option(
+    "-n",
+    "--number",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="How many of the last events to show.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@STREAM
+@json_option
+def tail(app: App, number: int, follow: bool, stream: str | None, as_json: bool) -> None:
+    """Show the last events, oldest first, payloads as they are stored."""
+    show = _show_json if as_json else _show
+    recent = _recent(app.journal, number)
+    settled = recent[-1].position if recent else 0
+    last = 0
+    of_all = recent[max(0, len(recent) - number) :]
+    for event in of_all if stream is None else _last_of(app, stream, number):
+        show(event)
+        last = event.position
+    if not follow:
+        return
+    sys.stdout.flush()
+    with suppress(KeyboardInterrupt):
+        for event in app.journal.tail_raw(after=settled):
+            if event.position > last and stream in (None, event.stream):
+                show(event)
+                sys.stdout.flush()
+
+
+@journal.command()
+@takes_app()
+@click.option(
+    "-o", "--output", default="-", metavar="FILE", help="Where to; - is stdout, the default."
+)
+@click.option(
+    "--after",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="POSITION",
+    help="Only events after this position.",
+)
+@STREAM
+@click.option("--resume", is_flag=True, help="Go on where FILE ends; make it if it is not there.")
+def export(app: App, *, output: str, after: int, stream: str | None, resume: bool) -> None:
+    """Write the journal as JSON Lines, one event a line, as far as it goes now.
+
+    A line has position, stream, version, id, type, data, metadata and recorded_at; data and
+    metadata to the letter as they are stored. --resume cuts off a half-written line and goes on
+    after the last whole one, so that an export can be interrupted, or kept up to date.
+    """
+    if resume and output == "-":
+        raise click.UsageError("--resume needs --output FILE")
+    with _output(output, resume) as out:
+        begin = max(after, resume_export(app.journal, out, stream=stream)) if resume else after
+        total = max(0, app.journal.head() - begin)
+        with progress_bar("exporting", total, unit="positions") as show:
+            done = export_lines(
+                app.journal,
+                out,
+                after=begin,
+                stream=stream,
+                progress=lambda done: show(done.position - begin),
+            )
+    where = "" if output == "-" else f" to {output}"
+    click.echo(f"exported {plural(done.events, 'event')}{where}", err=True)
+
+
+@journal.command("import")
+@takes_app("FILE")
+@json_option
+def import_(app: App, file: str, as_json: bool) -> None:
+    """Append the events of a JSON Lines file, in its order; - is stdin.
+
+    A line needs stream, type and data. Where it has id, metadata and recorded_at they are kept,
+    and where it has a version, it must be the next one of its stream. Positions are given anew.
+
+    To import the same file again is safe: events that are in the journal, told by their id, are
+    passed over. So after an interruption, run the same command again. A line without an id is
+    known by its number and content: a second file that holds equal lines at the same places
+    needs ids of its own.
+    """
+    with _input(file) as source:
+        size = os.fstat(source.fileno()).st_size if file != "-" else None
+        try:
+            with progress_bar("importing", size, unit="bytes") as show:
+                done = import_lines(
+                    app.journal, source, progress=lambda done: show(done.bytes_read)
+                )
+        except StoreUnavailable as error:
+            hint = "import the file again to go on: what is in the journal is passed over"
+            raise StoreUnavailable(f"{error}; {hint}") from error
+    if as_json:
+        print_json(
+            {"lines": done.lines, "imported": done.imported, "passed_over": done.passed_over}
+        )
+    else:
+        there = f"; {done.passed_over:,} were there already" if done.passed_over else ""
+        click.echo(f"imported {plural(done.imported, 'event')}{there}")
+
+
+def _object(text: bytes, what: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise click.UsageError(f"{what} is not a JSON object: {error}") from error
+    return found
+
+
+def _recent(journal: Journal, number: int) -> list[RawEvent]:
+    """The last events that are settled, at least `number` if there are so many, oldest first."""
+    head = journal.head()
+    reach = max(1, number)
+    while True:
+        # Rolled back appends leave holes, so that fewer events than positions may be found.
+        after = max(0, head - reach)
+        found = list(journal.read_raw(after=after))
+        if len(found) >= max(1, number) or after == 0:
+            return found
+        reach *= 4
+
+
+def _last_of(app: App, stream: str, number: int) -> Iterator[RawEvent]:
+    version = app.journal.stream_version(stream)
+    return app.journal.read_stream_raw(stream, after_version=max(0, version - number))
+
+
+def _show_json(event: RawEvent) -> None:
+    click.echo(encode_line(event), nl=False)
+
+
+def _show(event: RawEvent) -> None:
+    when = event.recorded_at.astimezone().isoformat(sep=" ", timespec="milliseconds")
+    name = f"{shown(event.stream)} v{event.version}"
+    click.echo(f"{event.position:>8}  {when}  {name}  {shown(event.type)}  {shown(event.data)}")
+
+
+@contextmanager
+def _output(name: str, resume: bool) -> Iterator[BinaryIO]:
+    """The file to write, never one with something in it unless it is to be resumed."""
+    if name == "-":
+        yield sys.stdout.buffer
+        sys.stdout.flush()
+        return
+    path = Path(name)
+    if path.exists() and path.stat().st_size and not resume:
+        raise ConfigError(
+            f"{name} is there already; go on where it ends with --resume, or remove it"
+        )
+    if not path.exists():
+        path.touch()
+    with path.open("r+b") as out:
+        yield out
+        out.flush()
+        os.fsync(out.fileno())
+
+
+@contextmanager
+def _input(name: str) -> Iterator[BinaryIO]:
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    with Path(name).open("rb") as file:
+        yield file

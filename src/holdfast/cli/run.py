@@ -1,0 +1,96 @@
+"""`holdfast run`: a worker process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from types import FrameType
+
+import click
+
+from holdfast.app import App
+from holdfast.cli.apps import takes_app
+from holdfast.cli.output import plural
+from holdfast.core.supervisor import Supervisor
+
+EXIT_FAULTED = 3
+LOOK_SECONDS = 0.1
+"""How often the main thread looks for a signal, a fault or the end."""
+
+
+@click.command()
+@takes_app(log_level=logging.INFO)
+@click.option("--exit-on-fault", is_flag=True, help="End as soon as a projection faults.")
+@click.option(
+    "--stop-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="How long a stop waits for handlers to return.",
+)
+def run(app: App, exit_on_fault: bool, stop_seconds: float) -> None:
+    """Run the projections of an app until SIGTERM or SIGINT.
+
+    Either signal lets every projection commit what it has begun and release its lease; a second
+    one ends the process at once. A projection that faults stops alone, and stays so until the
+    worker is started again. Where another worker runs a projection, this one stands by for it.
+
+    Exit code 3: at the end, a projection had faulted. The process ends by itself when all have.
+    """
+    names = ", ".join(app.projections)
+    supervisor = app.supervise()
+    asked = _Asked()
+    _say(f"running {plural(len(app.projections), 'projection')} on {app.url}: {names}")
+    supervisor.start()
+    while not supervisor.join(LOOK_SECONDS):
+        if asked.to_stop or (exit_on_fault and supervisor.faulted):
+            _stop(supervisor, stop_seconds, exit_on_fault=exit_on_fault)
+            break
+    _end(supervisor)
+
+
+class _Asked:
+    """Remembers the first signal to stop; the second one ends the process."""
+
+    def __init__(self) -> None:
+        self.to_stop = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.to_stop:
+            os._exit(128 + number)
+        self.to_stop = True
+
+
+def _stop(supervisor: Supervisor, stop_seconds: float, *, exit_on_fault: bool) -> None:
+    faulted = exit_on_fault and supervisor.faulted
+    _say("stopping, because a projection faulted" if faulted else "stopping")
+    supervisor.stop()
+    if not supervisor.join(stop_seconds):
+        hung = ", ".join(runner.definition.name for runner in supervisor.running)
+        _say(f"handlers did not return in {stop_seconds:g} s: {hung}; what they began is undone")
+        # Their threads may hold locks that an orderly exit would wait for.
+        _flush()
+        os._exit(EXIT_FAULTED if supervisor.faulted else 1)
+
+
+def _end(supervisor: Supervisor) -> None:
+    faulted = [runner.definition.name for runner in supervisor.faulted]
+    if faulted:
+        _say(f"ended; faulted: {', '.join(faulted)}. holdfast status says why")
+        sys.exit(EXIT_FAULTED)
+    _say("stopped")
+
+
+def _say(text: str) -> None:
+    logging.getLogger("holdfast").info(text)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()

@@ -1,0 +1,186 @@
+"""`holdfast status`: how far each projection is, and what is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.app import FEED, App
+from holdfast.cli.apps import takes_app
+from holdfast.cli.output import json_option, one_line, print_json, shown
+from holdfast.core.errors import StoreUnavailable
+from holdfast.core.status import ProjectionStatus
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+PIPE_CHARACTERS = 1_000
+"""A table on a pipe is as wide as it needs; nothing is cut for a terminal that is not there."""
+
+ERROR_CHARACTERS = 200
+COLOURS = {"running": "green", "faulted": "bold red", "stopped": "yellow", "never ran": "yellow"}
+
+
+@click.command()
+@takes_app()
+@click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option(
+    "--interval",
+    "interval_seconds",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often --watch looks.",
+)
+@json_option
+def status(app: App, watch: bool, interval_seconds: float, as_json: bool) -> None:
+    """Show state, position, lag, rate and last error of each projection.
+
+    "behind" counts positions up to the journal's head; "lag" is the age of the oldest event that
+    is not applied. With --watch, a terminal shows one table that changes; a pipe gets a table, or
+    with --json a line, each time.
+    """
+    if not watch:
+        _print(read_statuses(app), app, as_json)
+        return
+    with suppress(KeyboardInterrupt):
+        if as_json or not sys.stdout.isatty():
+            _repeat(app, interval_seconds, as_json)
+        else:
+            _live(app, interval_seconds)
+
+
+def read_statuses(app: App) -> list[ProjectionStatus]:
+    """What has run on the database, and what is registered and has never run (at epoch 0)."""
+    found = app.status()
+    known = {status.projection for status in found}
+    missing = [name for name in app.projections if name not in known]
+    return sorted([*found, *_never_ran(app, missing)], key=lambda s: s.projection)
+
+
+def table_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> Table:
+    """The statuses for people."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in ("projection", "state"):
+        table.add_column(title, no_wrap=True)
+    for title in ("position", "behind", "lag", "events/s"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("leader", no_wrap=True)
+    table.add_column("last error", overflow="fold")
+    for status in statuses:
+        state = status.state if status.epoch else "never ran"
+        known = status.projection in registered
+        table.add_row(
+            Text(shown(status.projection) + ("" if known else " (not in the app)")),
+            Text(state, style=COLOURS[state]),
+            Text(f"{status.position:,}"),
+            Text(f"{status.lag_events:,}"),
+            Text(f"{status.lag_seconds:.1f} s"),
+            Text(f"{status.events_per_second:,.0f}"),
+            Text(shown(status.leader or "")),
+            Text(_error(status)),
+        )
+    return table
+
+
+def wide_console() -> Console:
+    """For stdout: as wide as the terminal, or as a pipe takes."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else PIPE_CHARACTERS)
+
+
+def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
+    if not names:
+        return []
+    head = app.journal.head()
+    first = next(app.journal.read_raw(limit=1), None)
+    waiting = 0.0 if first is None else (datetime.now(UTC) - first.recorded_at).total_seconds()
+    return [
+        ProjectionStatus(
+            projection=name,
+            feed=FEED,
+            state="stopped",
+            position=0,
+            head=head,
+            lag_events=head,
+            lag_seconds=max(0.0, waiting),
+            events_processed=0,
+            events_per_second=0.0,
+            epoch=0,
+            leader=None,
+            last_event_id=None,
+            last_event_type=None,
+            last_processed_at=None,
+            last_error=None,
+        )
+        for name in names
+    ]
+
+
+def _print(statuses: Sequence[ProjectionStatus], app: App, as_json: bool) -> None:
+    if as_json:
+        print_json(_plain(statuses, app))
+    elif statuses:
+        wide_console().print(table_of(statuses, app.projections))
+    else:
+        click.echo("the app has no projections, and none has run on its database")
+
+
+def _plain(statuses: Sequence[ProjectionStatus], app: App) -> dict[str, Any]:
+    return {
+        "projections": [
+            {**asdict(status), "registered": status.projection in app.projections}
+            for status in statuses
+        ]
+    }
+
+
+def _repeat(app: App, interval_seconds: float, as_json: bool) -> None:
+    while True:
+        try:
+            _print(read_statuses(app), app, as_json)
+        except StoreUnavailable as error:  # It may be back the next time.
+            print_json({"error": str(error)}) if as_json else click.echo(one_line(str(error)))
+        sys.stdout.flush()
+        time.sleep(interval_seconds)
+
+
+def _live(app: App, interval_seconds: float) -> None:
+    from rich.live import Live
+
+    with Live(console=wide_console(), auto_refresh=False) as live:
+        while True:
+            live.update(_view(app), refresh=True)
+            time.sleep(interval_seconds)
+
+
+def _view(app: App) -> RenderableType:
+    from rich.text import Text
+
+    try:
+        return table_of(read_statuses(app), app.projections)
+    except StoreUnavailable as error:
+        return Text(one_line(str(error)), style="red")
+
+
+def _error(status: ProjectionStatus) -> str:
+    error = status.last_error
+    if error is None:
+        return ""
+    at = "" if error.position is None else f" (at position {error.position:,})"
+    text = one_line(f"{error.type}: {error.message}")
+    return (text if len(text) <= ERROR_CHARACTERS else text[:ERROR_CHARACTERS] + "…") + at
