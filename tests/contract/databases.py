@@ -5,13 +5,15 @@ most of the tests.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import psycopg
 import pytest
 
 from holdfast import App, Journal
+from holdfast.core.ports import Session
 from holdfast.sql.database import Database
+from holdfast.sql.store import SqlSession
 
 EMPTY = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
 
@@ -40,6 +42,11 @@ class OnDatabase:
     def database(self, app: App) -> Database:
         app.migrate()
         return app._database
+
+    @pytest.fixture
+    def open_session(self, database: Database) -> Iterator[Callable[[], Session]]:
+        with ExitStack() as opened:
+            yield lambda: opened.enter_context(closing(SqlSession(database)))
 
 
 class OnSqliteFile(OnDatabase):

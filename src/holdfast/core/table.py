@@ -144,6 +144,7 @@ def table_of(row_type: type, *, name: str, key_fields: tuple[str, ...] = ()) -> 
                 f"{where}: field {column.name!r} needs a default, because a row begins with "
                 "its key alone"
             )
+    columns = tuple(_as_key(column) if column.name in key else column for column in columns)
     return TableSpec(name, row_type, columns, key, tuple(by_name[part] for part in key))
 
 
@@ -177,6 +178,13 @@ def _column(where: str, field: dataclasses.Field[Any], annotation: Any) -> Colum
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{where}: default of field {field.name!r}: {error}") from error
     return column
+
+
+def _as_key(column: Column) -> Column:
+    """The column with values that are stored alike when they are equal: 1.50 is 1.5."""
+    if column.kind != "Decimal":
+        return column
+    return dataclasses.replace(column, check=_decimal_key)
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:
@@ -237,6 +245,13 @@ def _decimal(value: Any) -> Decimal:
     if not number.is_finite():
         raise ValueError(f"{number} can't be stored; use None")
     return number
+
+
+def _decimal_key(value: Any) -> Decimal:
+    text = f"{_decimal(value):f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return Decimal("0" if text == "-0" else text)
 
 
 def _datetime(value: Any) -> datetime:

@@ -268,13 +268,13 @@ class PostgresConnection:
                 raise transaction_ended()
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
-        columns = ", ".join(f"t.{quote(c.name)}" for c in table.columns)
+        columns = ", ".join(f"t.{_name(c.name)}" for c in table.columns)
         parts = [table.columns[i] for i in table.key_indexes]
         sql = (
-            f'SELECT {columns}, t."{POSITION_COLUMN}" FROM {quote(table.name)} AS t '
+            f'SELECT {columns}, t."{POSITION_COLUMN}" FROM {_name(table.name)} AS t '
             f"JOIN unnest({', '.join(map(_array, parts))}) "
-            f"AS k ({', '.join(map(quote, table.key))}) "
-            f"ON {' AND '.join(f't.{quote(n)} = k.{quote(n)}' for n in table.key)}"
+            f"AS k ({', '.join(map(_name, table.key))}) "
+            f"ON {' AND '.join(f't.{_name(n)} = k.{_name(n)}' for n in table.key)}"
         )
         json_at = [i for i, column in enumerate(table.columns) if column.kind == "JSON"]
         found: dict[Key, tuple[Row, int]] = {}
@@ -283,7 +283,7 @@ class PostgresConnection:
             for *stored, position in self.raw.execute(sql, columns_of_keys, binary=True):
                 for i in json_at:
                     if stored[i] is not None:
-                        stored[i] = msgspec.convert(stored[i], table.columns[i].annotation)
+                        stored[i] = _typed(stored[i], table.columns[i])
                 found[tuple(stored[i] for i in table.key_indexes)] = tuple(stored), position
         return found
 
@@ -292,10 +292,10 @@ class PostgresConnection:
         rest = [name for name in names if name not in table.key]
         arrays = [*map(_array, table.columns), "%b::bigint[]"]
         sql = (
-            f"INSERT INTO {quote(table.name)} AS t ({', '.join(map(quote, names))}) "
+            f"INSERT INTO {_name(table.name)} AS t ({', '.join(map(_name, names))}) "
             f"SELECT * FROM unnest({', '.join(arrays)}) "
-            f"ON CONFLICT ({', '.join(map(quote, table.key))}) DO UPDATE SET "
-            + ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in rest)
+            f"ON CONFLICT ({', '.join(map(_name, table.key))}) DO UPDATE SET "
+            + ", ".join(f"{_name(name)} = excluded.{_name(name)}" for name in rest)
             + f' WHERE t."{POSITION_COLUMN}" < excluded."{POSITION_COLUMN}"'
         )
         values = [list(column) for column in zip(*(row.values for row in rows), strict=True)]
@@ -304,9 +304,9 @@ class PostgresConnection:
 
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None:
         parts = [table.columns[i] for i in table.key_indexes]
-        names = ", ".join(map(quote, table.key))
+        names = ", ".join(map(_name, table.key))
         sql = (
-            f"DELETE FROM {quote(table.name)} WHERE ({names}) IN "
+            f"DELETE FROM {_name(table.name)} WHERE ({names}) IN "
             f"(SELECT * FROM unnest({', '.join(map(_array, parts))}))"
         )
         with self._translated():
@@ -355,6 +355,16 @@ _TYPES = {
     "bytes": "bytea",
     "JSON": "jsonb",
 }
+
+
+def _name(name: str) -> str:
+    """An identifier, quoted for a statement with parameters."""
+    return quote(name).replace("%", "%%")
+
+
+def _typed(value: Any, column: Column) -> Any:
+    """A JSON value as the row type declares it; its keys may be more than text."""
+    return msgspec.convert(value, column.annotation, str_keys=True)
 
 
 def _array(column: Column) -> str:

@@ -296,11 +296,11 @@ class SqliteConnection:
         names = [*(column.name for column in table.columns), POSITION_COLUMN]
         rest = [name for name in names if name not in table.key]
         sql = (
-            f"INSERT INTO {quote(table.name)} ({', '.join(map(quote, names))}) "
+            f"INSERT INTO {quote(table.name)} AS t ({', '.join(map(quote, names))}) "
             f"VALUES ({', '.join('?' * len(names))}) "
             f"ON CONFLICT ({', '.join(map(quote, table.key))}) DO UPDATE SET "
             + ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in rest)
-            + f' WHERE "{POSITION_COLUMN}" < excluded."{POSITION_COLUMN}"'
+            + f' WHERE t."{POSITION_COLUMN}" < excluded."{POSITION_COLUMN}"'
         )
         with self._translated():
             cursor = self.raw.executemany(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -78,4 +79,6 @@ def literal(value: Any) -> str:
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, bytes):
         return f"x'{value.hex()}'"
+    if isinstance(value, float) and math.isinf(value):
+        return "9e999" if value > 0 else "-9e999"
     return repr(value)

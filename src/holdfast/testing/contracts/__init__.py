@@ -19,5 +19,6 @@ import pytest
 pytest.register_assert_rewrite(*(f"{__name__}.{m.name}" for m in pkgutil.iter_modules(__path__)))
 
 from holdfast.testing.contracts.journal import JournalContract  # noqa: E402
+from holdfast.testing.contracts.store import StoreContract  # noqa: E402
 
-__all__ = ["JournalContract"]
+__all__ = ["JournalContract", "StoreContract"]
