@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from holdfast import App, AppendError, ConcurrencyError, NewEvent, SchemaError
+from tests.contract.databases import EMPTY
 from tests.support.joining import WAYS, Way, opened, undone
 
 ALL = [(kind, name) for kind, ways in WAYS.items() for name in ways]
@@ -20,6 +22,14 @@ NASTY = {
     "backslash": "C:\\temp\\n \\u0041",
     "empty": "",
 }
+
+
+@pytest.fixture
+def postgres_url(shared_postgres_url: str) -> str:
+    """Making a database takes longer than most of these tests."""
+    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
+        connection.execute(EMPTY)
+    return shared_postgres_url
 
 
 @pytest.fixture(params=ALL, ids=lambda param: " ".join(param))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import AppendError, HoldfastError, StoreConflict
 from holdfast.sql.database import Database, Row, causes
 from holdfast.sql.queries import pyformat, query
+from holdfast.sql.sqlite import SqliteDatabase
 
 Run = Callable[[str, Mapping[str, Any]], list[Row]]
 RunAsync = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
@@ -202,15 +202,16 @@ def _check_sqlite_transaction(raw: Any, hint: str) -> None:
 
 def _check_same_file(run: Run, database: Database) -> None:
     """A transaction of SQLite's holds together what is in one file, and nothing else."""
-    if database.dialect != "sqlite":
+    if not isinstance(database, SqliteDatabase):
         return
     ((theirs,),) = run("main_file", {})
-    with database.reading() as own:
-        ((ours,),) = own.run("main_file")
-    if theirs != ours and not (theirs and Path(theirs).exists() and Path(ours).samefile(theirs)):
+    if theirs == database.main_file:
+        return
+    if database.path is None or not theirs or not database.path.samefile(theirs):
         raise AppendError(
             f"this connection is on {theirs or 'a database in memory'}, the journal on "
-            f"{ours}; connection= joins a transaction of the journal's own database"
+            f"{database.path or 'another one in memory'}; connection= joins a transaction of the "
+            "journal's own database"
         )
 
 

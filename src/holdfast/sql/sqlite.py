@@ -6,6 +6,7 @@ their own; SQLite's file lock and a busy timeout keep them apart.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,8 +66,10 @@ class SqliteDatabase:
             )
         self.bell = Bell()
         self.path = path
+        self.main_file = f"/{uuid4()}" if path is None else str(path.absolute())
+        """The file, or the name in memory, as SQLite itself lists it."""
         self._uri = (
-            f"file:/{uuid4()}?vfs=memdb"
+            f"file:{self.main_file}?vfs=memdb"
             if path is None
             else path.absolute().as_uri().replace("?", "%3f").replace("#", "%23")
         )
@@ -349,8 +352,8 @@ class SqliteTx:
 def _statements(sql: str) -> Iterator[str]:
     """Splits a script, because executescript would commit the open transaction."""
     statement = ""
-    for line in sql.splitlines(keepends=True):
-        statement += line
+    for part in re.split(r"(?<=;)", sql):
+        statement += part
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
