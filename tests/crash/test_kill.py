@@ -13,6 +13,7 @@ from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_appender import Appender
 from tests.support.worker_checks import await_arrival, await_progress, check_rows, read_progress
+from tests.support.worker_gate import at_commit, waiting_for_lock
 from tests.support.worker_process import WorkerProcess
 
 BACKLOG_EVENTS = 150
@@ -67,11 +68,15 @@ def test_worker_killed_while_its_commit_is_on_the_way(postgres_url: str, outcome
         at_commit(postgres_url, f"pg_advisory_xact_lock_shared({GATE})")
 
         with WorkerProcess(postgres_url) as killed:
-            wait_until(lambda: len(waiting(gate)) == 2, 30, f"both commits to wait: {killed!r}")
-            committing = waiting(gate)
+            wait_until(
+                lambda: len(waiting_for_lock(gate)) == 2, 30, f"both commits to wait: {killed!r}"
+            )
+            committing = waiting_for_lock(gate)
             killed.kill()
         with WorkerProcess(postgres_url) as successor:
-            wait_until(lambda: len(waiting(gate)) == 4, 30, f"it to take over: {successor!r}")
+            wait_until(
+                lambda: len(waiting_for_lock(gate)) == 4, 30, f"it to take over: {successor!r}"
+            )
             if outcome == "rolled back":
                 for pid in committing:
                     gate.execute("SELECT pg_terminate_backend(%s)", (pid,))
@@ -118,26 +123,3 @@ class Crew:
     def _start(self) -> WorkerProcess:
         arguments = (self._url, "--slow-seconds", "0.01", "--batch-events", "7")
         return self._started.enter_context(WorkerProcess(*arguments))
-
-
-def at_commit(url: str, call: str) -> None:
-    """Makes the server call this inside every COMMIT that moves a checkpoint on."""
-    with psycopg.connect(url) as connection:
-        connection.execute(
-            f"""
-            CREATE FUNCTION at_commit() RETURNS trigger LANGUAGE plpgsql AS
-                $$ BEGIN PERFORM {call}; RETURN NULL; END $$;
-            CREATE CONSTRAINT TRIGGER at_commit AFTER UPDATE ON holdfast_checkpoint
-                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-                WHEN (old.position <> new.position) EXECUTE FUNCTION at_commit()
-            """.encode()
-        )
-
-
-def waiting(connection: psycopg.Connection[tuple[int]]) -> list[int]:
-    """The connections to this database that wait for a lock."""
-    rows = connection.execute(
-        "SELECT pid FROM pg_stat_activity"
-        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    return [pid for (pid,) in rows]
