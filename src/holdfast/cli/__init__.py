@@ -13,6 +13,7 @@ from holdfast.cli.output import redacted
 from holdfast.core.errors import HoldfastError
 
 COMMANDS = {
+    "demo": "holdfast.cli.demo",
     "depose": "holdfast.cli.upkeep",
     "journal": "holdfast.cli.journal",
     "migrate": "holdfast.cli.upkeep",

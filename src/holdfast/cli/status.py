@@ -19,8 +19,7 @@ from holdfast.core.errors import StoreUnavailable
 from holdfast.core.status import ProjectionStatus
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
+    from rich.console import Console, Group, RenderableType
 
 PIPE_CHARACTERS = 1_000
 """A table on a pipe is as wide as it needs; nothing is cut for a terminal that is not there."""
@@ -67,9 +66,10 @@ def read_statuses(app: App) -> list[ProjectionStatus]:
     return sorted([*found, *_never_ran(app, missing)], key=lambda s: s.projection)
 
 
-def table_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> Table:
-    """The statuses for people."""
+def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> Group:
+    """The statuses for people: a table, and below it what is wrong."""
     from rich import box
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
@@ -79,7 +79,6 @@ def table_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) ->
     for title in ("position", "behind", "lag", "events/s"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("leader", no_wrap=True)
-    table.add_column("last error", overflow="fold")
     for status in statuses:
         state = status.state if status.epoch else "never ran"
         known = status.projection in registered
@@ -89,11 +88,11 @@ def table_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) ->
             Text(f"{status.position:,}"),
             Text(f"{status.lag_events:,}"),
             Text(f"{status.lag_seconds:.1f} s"),
-            Text(f"{status.events_per_second:,.0f}"),
+            Text(f"{status.events_per_second:,.0f}" if status.state == "running" else ""),
             Text(shown(status.leader or "")),
-            Text(_error(status)),
         )
-    return table
+    errors = [Text(_error(status), style="red") for status in statuses if status.last_error]
+    return Group(table, *errors)
 
 
 def wide_console() -> Console:
@@ -135,7 +134,7 @@ def _print(statuses: Sequence[ProjectionStatus], app: App, as_json: bool) -> Non
     if as_json:
         print_json(_plain(statuses, app))
     elif statuses:
-        wide_console().print(table_of(statuses, app.projections))
+        wide_console().print(view_of(statuses, app.projections))
     else:
         click.echo("the app has no projections, and none has run on its database")
 
@@ -172,15 +171,16 @@ def _view(app: App) -> RenderableType:
     from rich.text import Text
 
     try:
-        return table_of(read_statuses(app), app.projections)
+        return view_of(read_statuses(app), app.projections)
     except StoreUnavailable as error:
         return Text(one_line(str(error)), style="red")
 
 
 def _error(status: ProjectionStatus) -> str:
     error = status.last_error
-    if error is None:
-        return ""
-    at = "" if error.position is None else f" (at position {error.position:,})"
-    text = one_line(f"{error.type}: {error.message}")
-    return (text if len(text) <= ERROR_CHARACTERS else text[:ERROR_CHARACTERS] + "…") + at
+    assert error is not None
+    at = "" if error.position is None else f" at position {error.position:,}"
+    what = one_line(f"{error.type}: {error.message}")
+    if len(what) > ERROR_CHARACTERS:
+        what = what[:ERROR_CHARACTERS] + "…"
+    return f"  {shown(status.projection)} failed{at}, {error.at:%Y-%m-%d %H:%M:%S} UTC: {what}"
