@@ -6,14 +6,15 @@ most of the tests.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
-from holdfast import App, Journal
-from holdfast.core.ports import Session
+from holdfast import App, Journal, NewEvent
+from holdfast.core.ports import Checkpoint, Leases, Session, Source
 from holdfast.sql.database import Database
-from holdfast.sql.store import SqlSession
+from holdfast.sql.store import JournalSource, SqlLeases, SqlSession
 
 EMPTY = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
 
@@ -48,6 +49,31 @@ class OnDatabase:
         with ExitStack() as opened:
             yield lambda: opened.enter_context(closing(SqlSession(database)))
 
+    @pytest.fixture
+    def source(self, database: Database) -> Iterator[Source]:
+        with closing(SqlSession(database)) as session:
+            yield JournalSource(session)
+
+    @pytest.fixture
+    def add(self, journal: Journal) -> Callable[[int], list[UUID]]:
+        """Adds events to the feed, each to a stream of its own."""
+
+        def add(count: int) -> list[UUID]:
+            ids = [uuid4() for _ in range(count)]
+            journal.append(str(ids[0]), [NewEvent({}, type="Added", id=id_) for id_ in ids])
+            return ids
+
+        return add
+
+    @pytest.fixture
+    def open_checkpoint(self, open_session: Callable[[], Session]) -> Callable[[str], Checkpoint]:
+        return lambda name: open_session().open_checkpoint(name, "journal")
+
+    @pytest.fixture
+    def open_leases(self, database: Database, open_app: Callable[[], App]) -> Callable[[], Leases]:
+        """Another process's leases, as far as the database can tell: by file or by connection."""
+        return lambda: SqlLeases(open_app()._database)
+
 
 class OnSqliteFile(OnDatabase):
     @pytest.fixture
@@ -59,6 +85,11 @@ class OnSqliteMemory(OnDatabase):
     @pytest.fixture
     def url(self) -> str:
         return "sqlite:///:memory:"
+
+    @pytest.fixture
+    def open_leases(self, database: Database, open_app: Callable[[], App]) -> Callable[[], Leases]:
+        """Another process can't reach this database."""
+        return lambda: SqlLeases(database)
 
 
 class OnPostgres(OnDatabase):

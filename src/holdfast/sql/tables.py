@@ -14,6 +14,7 @@ from holdfast.sql.database import Connection, Database, quote
 def prepare_tables(database: Database, connection: Connection, definition: Definition) -> None:
     """Makes what is missing, adds new columns, and raises SchemaError for any other change."""
     with connection.transaction():
+        connection.run("lock_tables")
         for name, declared in definition.tables.items():
             _prepare(database, connection, definition.name, name, declared)
 
@@ -27,7 +28,7 @@ def clear_tables(connection: Connection, definition: Definition) -> list[str]:
     for name, recorded in connection.run("owned_tables", {"projection": definition.name}):
         names.append(name)
         declared = definition.tables.get(name)
-        if declared is not None and _definition(declared) == recorded:
+        if declared is not None and _definition(declared) == recorded and _exists(connection, name):
             connection.script(f"DELETE FROM {quote(name)}")
         else:
             connection.script(f"DROP TABLE IF EXISTS {quote(name)}")
@@ -42,7 +43,7 @@ def _prepare(
     name: str,
     declared: str | TableSpec,
 ) -> None:
-    exists = bool(connection.run("table_exists", {"name": name, "quoted": quote(name)}))
+    exists = _exists(connection, name)
     known = connection.run("find_table", {"name": name})
     if not known and exists:
         raise SchemaError(
@@ -63,7 +64,7 @@ def _prepare(
         connection.script(
             _create(database, declared) if isinstance(declared, TableSpec) else declared
         )
-        if not connection.run("table_exists", {"name": name, "quoted": quote(name)}):
+        if not _exists(connection, name):
             raise SchemaError(f"projection {projection!r}: its DDL did not create table {name!r}")
     elif known[0][1] == _definition(declared):
         return
@@ -76,9 +77,14 @@ def _prepare(
     )
 
 
+def _exists(connection: Connection, name: str) -> bool:
+    return bool(connection.run("table_exists", {"name": name, "quoted": quote(name)}))
+
+
 def _create(database: Database, table: TableSpec) -> str:
     columns = [database.column_ddl(column, with_default=False) for column in table.columns]
-    columns.append(f'"{POSITION_COLUMN}" bigint NOT NULL')
+    # The default is for handlers that insert into a declared row type's table.
+    columns.append(f'"{POSITION_COLUMN}" bigint NOT NULL DEFAULT 0')
     columns.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
     return f"CREATE TABLE {quote(table.name)} ({', '.join(columns)})"
 

@@ -19,6 +19,15 @@ import pytest
 pytest.register_assert_rewrite(*(f"{__name__}.{m.name}" for m in pkgutil.iter_modules(__path__)))
 
 from holdfast.testing.contracts.journal import JournalContract  # noqa: E402
+from holdfast.testing.contracts.leases import LeaseContract  # noqa: E402
+from holdfast.testing.contracts.source import SourceContract  # noqa: E402
 from holdfast.testing.contracts.store import StoreContract  # noqa: E402
+from holdfast.testing.contracts.tables import TableContract  # noqa: E402
 
-__all__ = ["JournalContract", "StoreContract"]
+__all__ = [
+    "JournalContract",
+    "LeaseContract",
+    "SourceContract",
+    "StoreContract",
+    "TableContract",
+]

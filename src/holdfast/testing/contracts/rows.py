@@ -104,7 +104,7 @@ class RowContract:
         found = _load(session, table, [(row.id,) for row in rows])
         for row in rows:
             for name in ("value", "maybe"):
-                wanted, value = _as_stored(getattr(row, name)), getattr(found[row.id], name)
+                wanted, value = as_stored(getattr(row, name)), getattr(found[row.id], name)
                 assert value == wanted
                 assert type(value) is type(wanted)
         if kind == "datetime":
@@ -124,7 +124,7 @@ class RowContract:
     @pytest.mark.parametrize("kind", KEY_KINDS)
     def test_values_of_a_kind_are_keys(self, session: Session, kind: str) -> None:
         annotation, values = VALUES[kind]
-        keys = [_as_stored(value) for value in values if len(str(value)) < 1_000]
+        keys = [as_stored(value) for value in values if len(str(value)) < 1_000]
         row_type = make_dataclass("Row", [("id", annotation), ("n", int, 0)])
         table = _prepared(session, row_type)
         _write(session, table, [row_type(key, n) for n, key in enumerate(keys)])
@@ -272,7 +272,7 @@ def _write(session: Session, table: TableSpec, rows: Sequence[Any], *, position:
         work.write_rows(table, [RowChange(table.values(row), position) for row in rows])
 
 
-def _as_stored(value: Any) -> Any:
+def as_stored(value: Any) -> Any:
     """Times come back in UTC; a time that happens twice equals none in another zone."""
     return value.astimezone(UTC) if isinstance(value, datetime) else value
 

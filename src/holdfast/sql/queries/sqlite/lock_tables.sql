@@ -1,0 +1,2 @@
+-- SQLite differs: a transaction that may write is the only one.
+SELECT 1
