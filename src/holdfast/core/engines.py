@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -96,6 +96,9 @@ class _CachedRow:
     stored: bool
 
 
+_Decoded = tuple[Handler, Key, Event[Any]]
+
+
 class TableEngine:
     """Loads the rows a batch needs, folds in memory, writes each changed row once.
 
@@ -123,8 +126,15 @@ class TableEngine:
     def run(
         self, _: Checkpoint, /, events: Sequence[RawEvent], enough: Callable[[], bool]
     ) -> Iterator[tuple[Work, int]]:
-        decoded = [self._decode(raw) for raw in events]
-        self._load({item[1] for item in decoded if item is not None})
+        decoded: Iterable[_Decoded | None]
+        if self._by_stream:
+            # The keys are known beforehand, so that no event lives longer than its turn.
+            handles = self._definition.handles
+            self._load({(raw.stream,) for raw in events if handles(raw.type)})
+            decoded = map(self._decode, events)
+        else:
+            decoded = [self._decode(raw) for raw in events]
+            self._load({item[1] for item in decoded if item is not None})
         done = 0
         for raw, item in zip(events, decoded, strict=True):
             if item is not None:
@@ -159,7 +169,7 @@ class TableEngine:
         self._rows.clear()
         self._changed.clear()
 
-    def _decode(self, raw: RawEvent) -> tuple[Handler, Key, Event[Any]] | None:
+    def _decode(self, raw: RawEvent) -> _Decoded | None:
         try:
             handler = self._definition.handler_of(raw.type)
             if handler is None:

@@ -127,6 +127,10 @@ class Definition:
             return table
         return None
 
+    def handles(self, event_type: str) -> bool:
+        """Whether there is a handler for an event type."""
+        return event_type in self.handlers or self.catch_all is not None
+
     def handler_of(self, event_type: str) -> Handler | None:
         """The handler for an event type; None passes the event over."""
         handler = self.handlers.get(event_type, self.catch_all)

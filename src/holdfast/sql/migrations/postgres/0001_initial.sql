@@ -49,7 +49,10 @@ CREATE TABLE holdfast_table (
 -- caller's transaction stays usable.
 CREATE FUNCTION holdfast_append(
     p_stream text, p_expected bigint, p_check_ids boolean, p_events json
-) RETURNS TABLE (event_position bigint, event_version bigint) LANGUAGE plpgsql AS $$
+) RETURNS TABLE (event_position bigint, event_version bigint) LANGUAGE plpgsql
+-- A plan made while the journal was small must not scan it when it has grown.
+SET enable_seqscan = off
+AS $$
 DECLARE
     v_current bigint;
 BEGIN
