@@ -25,6 +25,7 @@ from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
 from holdfast.sql.database import Row, causes, quote, transaction_ended
 from holdfast.sql.queries import query
 from holdfast.sql.sqlite_leases import FileLeases, LocalLeases, Watcher
+from holdfast.sql.sqlite_locks import writing_process
 from holdfast.sql.sqlite_values import TYPES, decode, encode, encode_key, literal, plain
 from holdfast.sql.turns import Turns
 
@@ -156,8 +157,18 @@ class SqliteDatabase:
                 return cause
             code = getattr(cause, "sqlite_errorcode", None)
             if isinstance(cause, sqlite3.Error) and code is not None and code & 0xFF in _AWAY:
-                return StoreUnavailable(f"SQLite at {self.path or ':memory:'}: {cause}")
+                hint = self._busy_hint() if code == sqlite3.SQLITE_BUSY else ""
+                return StoreUnavailable(f"SQLite at {self.path or ':memory:'}: {cause}{hint}")
         return None
+
+    def _busy_hint(self) -> str:
+        """What an operator needs to know: nobody can take the lock from a process that hangs."""
+        pid = None if self.path is None else writing_process(self.path)
+        who = "another process" if pid is None else f"process {pid}"
+        return (
+            f"; {who} has been inside a write transaction for {BUSY_SECONDS:g} s. If it hangs, end "
+            "it: what it has begun is rolled back, and nothing is lost"
+        )
 
     def close(self) -> None:
         if self._watcher is not None:

@@ -1,0 +1,84 @@
+"""A process that is frozen inside a write transaction holds SQLite's one write lock.
+
+Nobody can take that lock away, so neither an append nor `depose` can get through: they say who
+holds it. Reading goes on, and nothing is lost or doubled, whether the process is ended or wakes.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import App, StoreUnavailable
+from holdfast.sql import sqlite
+from tests.support.postgres import wait_until
+from tests.support.worker_app import Moved, build_app
+from tests.support.worker_checks import await_arrival, check_rows
+from tests.support.worker_process import WorkerProcess
+
+
+@pytest.fixture
+def app(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.2)
+    with build_app(sqlite_url) as app:
+        app.migrate()
+        yield app
+
+
+@pytest.fixture
+def frozen(app: App, sqlite_url: str, tmp_path: Path) -> Iterator[WorkerProcess]:
+    """Frozen in the middle of the second of three events."""
+    hold = tmp_path / "hold"
+    hold.touch()
+    app.journal.append("account-1", [Moved(1), Moved(2, hold=str(hold)), Moved(3)])
+    with WorkerProcess(sqlite_url) as worker:
+        wait_until(hold.with_suffix(".reached").exists, 30, "the handler to be inside")
+        worker.freeze()
+        hold.unlink()
+        yield worker
+
+
+def test_writers_are_told_whom_they_wait_for(app: App, frozen: WorkerProcess) -> None:
+    who = f"process {frozen.pid}" if sys.platform == "linux" else "another process"
+    for attempt in (
+        lambda: app.journal.append("account-1", [Moved(4)]),
+        lambda: app.depose("ledger"),
+    ):
+        with pytest.raises(StoreUnavailable, match=f"locked; {who} has been inside"):
+            attempt()
+
+    assert len(list(app.journal.read())) == 3
+    assert [status.position for status in app.status() if status.projection == "ledger"] == [0]
+
+
+def test_the_next_worker_goes_on_when_it_is_ended(
+    app: App, frozen: WorkerProcess, sqlite_url: str
+) -> None:
+    with pytest.raises(StoreUnavailable):
+        app.journal.append("account-1", [Moved(4)])
+    frozen.kill()
+    app.journal.append("account-1", [Moved(4)])
+    with WorkerProcess(sqlite_url) as next_one:
+        await_arrival(sqlite_url)
+        assert next_one.stop() == 0, next_one
+    assert check_rows(sqlite_url, complete=True).events == 4
+
+
+def test_it_goes_on_where_it_was_when_it_wakes(
+    app: App, frozen: WorkerProcess, sqlite_url: str
+) -> None:
+    """Deposing it has failed, but has taken its lease: it finishes what it had begun, no more."""
+    with pytest.raises(StoreUnavailable):
+        app.depose("ledger")
+    with WorkerProcess(sqlite_url) as standby:
+        standby.wait_until_said("Running")
+        frozen.wake()
+        await_arrival(sqlite_url)
+        app.journal.append("account-1", [Moved(4)] * 3)
+        await_arrival(sqlite_url)
+        assert check_rows(sqlite_url, complete=True).events == 6
+        frozen.kill()
+        app.journal.append("account-1", [Moved(5)] * 3)
+        await_arrival(sqlite_url)
+    assert check_rows(sqlite_url, complete=True).events == 9
