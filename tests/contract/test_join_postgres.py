@@ -250,16 +250,27 @@ def test_a_lock_that_is_not_had_in_time(app: App, way: Way, postgres_url: str) -
     assert versions(app, "order-1") == [1]
 
 
-def test_readers_wait_for_an_append_after_a_savepoint_was_rolled_back(app: App, way: Way) -> None:
-    """The lock that holds readers back goes with the savepoint, and must be taken again."""
+@pytest.mark.parametrize("before", ["commit", "rollback", "savepoint"])
+def test_readers_wait_for_every_transaction_of_a_connection(
+    app: App, way: Way, before: str
+) -> None:
+    """The lock that holds readers back goes with its transaction or savepoint: taken anew each."""
+    if before == "commit":
+        with way.transaction():
+            way.append(app.journal, "first", EVENTS)
+    elif before == "rollback":
+        with undone(way.transaction()):
+            way.append(app.journal, "first", EVENTS)
     with way.transaction():
         way.execute("SELECT 1")
-        with undone(way.savepoint()):
-            way.append(app.journal, "slow", EVENTS)
+        if before == "savepoint":
+            with undone(way.savepoint()):
+                way.append(app.journal, "first", EVENTS)
         way.append(app.journal, "slow", EVENTS)
         app.journal.append("quick", EVENTS)
-        assert list(app.journal.read()) == []
-    assert [event.stream for event in app.journal.read()] == ["slow", "quick"]
+        assert [event.stream for event in app.journal.read() if event.stream != "first"] == []
+    streams = [event.stream for event in app.journal.read() if event.stream != "first"]
+    assert streams == ["slow", "quick"]
 
 
 def test_a_thousand_appends_to_one_stream_in_one_transaction(app: App, postgres_url: str) -> None:
