@@ -22,6 +22,8 @@ EMPTY = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
 class OnDatabase:
     """Fixtures that are the same everywhere, once there is a `url`."""
 
+    placeholder = "?"
+
     @pytest.fixture
     def url(self) -> str:
         raise NotImplementedError
@@ -93,6 +95,8 @@ class OnSqliteMemory(OnDatabase):
 
 
 class OnPostgres(OnDatabase):
+    placeholder = "%s"
+
     @pytest.fixture
     def url(self, shared_postgres_url: str) -> str:
         with psycopg.connect(shared_postgres_url, autocommit=True) as connection:

@@ -86,6 +86,10 @@ class SqliteDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[SqliteConnection]:
+        if self.path is None and self._turns.is_mine:
+            # In memory a reader waits for the writer, and here that would be for itself.
+            yield SqliteConnection(self, self._writer)
+            return
         with self._readers_lock:
             raw = self._readers.pop() if self._readers else None
         raw = raw or self.open_reader()

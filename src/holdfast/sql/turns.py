@@ -6,8 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from holdfast.core.errors import HoldfastError
+
+_tickets: ContextVar[tuple[object, ...]] = ContextVar("holdfast_turns", default=())
+"""The turns that this code runs in. A context, not a thread: `asyncio.to_thread` carries it on."""
 
 
 class Turns:
@@ -16,35 +20,42 @@ class Turns:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._waiting: deque[threading.Lock] = deque()
-        self._owner: int | None = None
+        self._taken = False
+        self._ticket: object = None
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this code runs in the turn, so that waiting for it would be for ever."""
+        return self._ticket in _tickets.get()
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """Waits for its turn; raises if this thread has the turn already."""
-        me = threading.get_ident()
-        turn: threading.Lock | None = None
-        with self._guard:
-            if self._owner == me:
-                raise HoldfastError(
-                    "this thread is inside a transaction already, and SQLite has one writer; in a "
-                    "handler, pass connection=tx to join its transaction"
-                )
-            if self._owner is None:
-                self._owner = me
-            else:
-                turn = threading.Lock()
-                turn.acquire()
-                self._waiting.append(turn)
-        if turn is not None:
-            self._wait(turn)
-            self._owner = me
+        """Waits for its turn; raises if it has the turn already."""
+        if self.is_mine:
+            raise HoldfastError(
+                "this code is inside a transaction already, and SQLite has one writer; in a "
+                "handler, pass connection=tx to join its transaction"
+            )
+        self._wait()
+        before = _tickets.get()
+        self._ticket = object()
+        _tickets.set((*before, self._ticket))
         try:
             yield
         finally:
+            _tickets.set(before)
+            self._ticket = None
             with self._guard:
                 self._pass_on()
 
-    def _wait(self, turn: threading.Lock) -> None:
+    def _wait(self) -> None:
+        with self._guard:
+            if not self._taken:
+                self._taken = True
+                return
+            turn = threading.Lock()
+            turn.acquire()
+            self._waiting.append(turn)
         try:
             turn.acquire()
         except BaseException:  # Ctrl-C: the place in the queue must not be handed to nobody.
@@ -56,7 +67,8 @@ class Turns:
             raise
 
     def _pass_on(self) -> None:
-        # -1: nobody's yet, but not free, so that a newcomer can't overtake.
-        self._owner = -1 if self._waiting else None
+        # It stays taken while somebody waits, so that a newcomer can't overtake.
         if self._waiting:
             self._waiting.popleft().release()
+        else:
+            self._taken = False

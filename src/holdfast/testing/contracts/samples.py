@@ -10,9 +10,11 @@ from types import new_class
 from typing import Any, TypeVar
 from uuid import UUID
 
+from holdfast.app import App
 from holdfast.core.codec import EventTypes
 from holdfast.core.event import NewEvent
 from holdfast.core.projection import Definition, Projection, TableProjection, compile_projection, on
+from holdfast.core.status import ProjectionStatus
 
 T = TypeVar("T")
 
@@ -76,3 +78,15 @@ def handler_definition(tables: dict[str, str | type], *, name: str = "things") -
             return None
 
     return compile_projection(Things, types=EventTypes(), name=name)
+
+
+def fetch(app: App, sql: str) -> list[tuple[Any, ...]]:
+    """The rows of a query, as anybody else who reads the database gets them."""
+    with app._database.reading() as connection:
+        return connection.tx.fetch(sql)
+
+
+def status_of(app: App, name: str) -> ProjectionStatus:
+    """One projection's status."""
+    (found,) = [status for status in app.status() if status.projection == name]
+    return found
