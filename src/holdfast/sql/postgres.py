@@ -100,8 +100,10 @@ class PostgresDatabase:
             connection.close()
 
     def schema_version(self, connection: PostgresConnection) -> int:
+        # In this order: another process may be creating both just now.
+        has_events = connection.run("table_exists", {"quoted": "holdfast_event"})
         if not connection.run("table_exists", {"quoted": "holdfast_schema"}):
-            if connection.run("table_exists", {"quoted": "holdfast_event"}):
+            if has_events:
                 raise ConfigError("the database has a table holdfast_event that is not holdfast's")
             return 0
         row = connection.raw.execute("SELECT version FROM holdfast_schema").fetchone()

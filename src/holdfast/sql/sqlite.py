@@ -111,10 +111,10 @@ class SqliteDatabase:
     migrating = writing
 
     def schema_version(self, connection: SqliteConnection) -> int:
+        # In this order: another process may be creating the tables just now.
+        has_events = connection.run("table_exists", {"name": "holdfast_event", "quoted": ""})
         (version,) = connection.raw.execute("PRAGMA user_version").fetchone()
-        if version == 0 and connection.run(
-            "table_exists", {"name": "holdfast_event", "quoted": ""}
-        ):
+        if version == 0 and has_events:
             raise ConfigError("the database has a table holdfast_event that is not holdfast's")
         return int(version)
 
