@@ -25,7 +25,7 @@ from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
 from holdfast.sql.database import Row, causes, quote, transaction_ended
 from holdfast.sql.queries import query
 from holdfast.sql.sqlite_leases import FileLeases, LocalLeases, Watcher
-from holdfast.sql.sqlite_locks import writing_process
+from holdfast.sql.sqlite_locks import switch_to_wal, writing_process
 from holdfast.sql.sqlite_values import TYPES, decode, encode, encode_key, literal, plain
 from holdfast.sql.turns import Turns
 
@@ -208,7 +208,7 @@ class SqliteDatabase:
     def _open_writer(self) -> sqlite3.Connection:
         raw = self._open()
         try:
-            raw.execute("PRAGMA journal_mode = WAL")
+            switch_to_wal(raw, BUSY_SECONDS)
         except sqlite3.DatabaseError as error:
             raw.close()
             if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:

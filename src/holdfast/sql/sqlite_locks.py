@@ -1,11 +1,31 @@
-"""Who keeps a SQLite database locked, as far as the system tells."""
+"""SQLite's locks, where its own busy timeout is not enough."""
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from pathlib import Path
 
 WRITE_LOCK_BYTE = "120"
 """Where a writer in WAL mode locks the -shm file: https://www.sqlite.org/walformat.html"""
+
+RETRY_SECONDS = 0.005
+
+
+def switch_to_wal(raw: sqlite3.Connection, timeout_seconds: float) -> None:
+    """Puts the database in WAL mode, and waits for others who do the same to a new file.
+
+    SQLite itself does not wait there: two who upgrade their locks could wait for each other.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        try:
+            raw.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
 
 
 def writing_process(database: Path) -> int | None:
