@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 from uuid import UUID
@@ -75,7 +75,10 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a projection stopped; the event's fields are None where no event is to blame."""
+    """Why a projection stopped; the event's fields are None where no event is to blame.
+
+    `error` is the exception itself, in the process that has seen it.
+    """
 
     error_type: str
     error_message: str
@@ -84,6 +87,7 @@ class Fault:
     position: int | None = None
     event_id: UUID | None = None
     event_type: str | None = None
+    error: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

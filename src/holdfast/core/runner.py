@@ -100,9 +100,10 @@ class Runner:
                 self._give_up(_fault(error, self._wiring.clock))
 
     def raise_fault(self) -> None:
-        """Raises ProjectionFaulted if the runner ended with a fault."""
+        """Raises ProjectionFaulted if the runner ended with a fault; its cause is the error."""
         if self.fault is not None:
-            raise ProjectionFaulted(fault_message(self.definition.name, self.fault))
+            message = fault_message(self.definition.name, self.fault)
+            raise ProjectionFaulted(message) from self.fault.error
 
     def _lead(self) -> None:
         """Takes the lease, if it is free, and works until something ends it."""
@@ -269,10 +270,18 @@ def fault_message(projection: str, fault: Fault) -> str:
 def _fault(error: BaseException, clock: Clock, event: RawEvent | None = None) -> Fault:
     return Fault(
         error_type=type(error).__name__,
-        error_message=str(error),
+        error_message=_text(error),
         error_stacktrace="".join(traceback.format_exception(error)),
         at=clock.now(),
         position=event.position if event else None,
         event_id=event.id if event else None,
         event_type=event.type if event else None,
+        error=error,
     )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as worse:
+        return f"(its text can't be had: {type(worse).__name__})"
