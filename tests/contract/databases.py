@@ -29,12 +29,12 @@ class OnDatabase:
         raise NotImplementedError
 
     @pytest.fixture
-    def open_app(self, url: str) -> Iterator[Callable[[], App]]:
+    def open_app(self, url: str) -> Iterator[Callable[..., App]]:
         with ExitStack() as opened:
-            yield lambda: opened.enter_context(App(url))
+            yield lambda **settings: opened.enter_context(App(url, **settings))
 
     @pytest.fixture
-    def app(self, open_app: Callable[[], App]) -> App:
+    def app(self, open_app: Callable[..., App]) -> App:
         return open_app()
 
     @pytest.fixture
@@ -72,7 +72,7 @@ class OnDatabase:
         return lambda name: open_session().open_checkpoint(name, "journal")
 
     @pytest.fixture
-    def open_leases(self, database: Database, open_app: Callable[[], App]) -> Callable[[], Leases]:
+    def open_leases(self, database: Database, open_app: Callable[..., App]) -> Callable[[], Leases]:
         """Another process's leases, as far as the database can tell: by file or by connection."""
         return lambda: SqlLeases(open_app()._database)
 
@@ -89,7 +89,7 @@ class OnSqliteMemory(OnDatabase):
         return "sqlite:///:memory:"
 
     @pytest.fixture
-    def open_leases(self, database: Database, open_app: Callable[[], App]) -> Callable[[], Leases]:
+    def open_leases(self, database: Database, open_app: Callable[..., App]) -> Callable[[], Leases]:
         """Another process can't reach this database."""
         return lambda: SqlLeases(database)
 

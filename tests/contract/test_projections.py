@@ -5,9 +5,12 @@ from typing import ClassVar
 import pytest
 
 from holdfast import App, Event, Projection, ProjectionFaulted, Tx, on
-from holdfast.testing.contracts.faults import FaultContract
-from holdfast.testing.contracts.folding import FoldingContract
-from holdfast.testing.contracts.handling import HandlingContract
+from holdfast.testing.contracts import (
+    FaultContract,
+    FoldingContract,
+    HandlingContract,
+    RunningContract,
+)
 from holdfast.testing.contracts.samples import Counted, fetch, status_of
 from tests.contract.databases import OnPostgres, OnSqliteFile, OnSqliteMemory
 
@@ -63,3 +66,15 @@ class TestFaultsOnPostgres(OnPostgres, FaultContract):
         assert error is not None
         assert error.position == appended.positions[3]
         assert fetch(app, "SELECT n FROM counts ORDER BY n") == [(1,), (2,), (3,)]
+
+
+class TestRunningOnSqliteFile(OnSqliteFile, RunningContract):
+    pass
+
+
+class TestRunningOnSqliteMemory(OnSqliteMemory, RunningContract):
+    pass
+
+
+class TestRunningOnPostgres(OnPostgres, RunningContract):
+    pass

@@ -18,15 +18,25 @@ import pytest
 # Before they are imported, so that a failed assertion shows its values.
 pytest.register_assert_rewrite(*(f"{__name__}.{m.name}" for m in pkgutil.iter_modules(__path__)))
 
+from holdfast.testing.contracts.faults import FaultContract  # noqa: E402
+from holdfast.testing.contracts.folding import FoldingContract  # noqa: E402
+from holdfast.testing.contracts.handling import HandlingContract  # noqa: E402
 from holdfast.testing.contracts.journal import JournalContract  # noqa: E402
 from holdfast.testing.contracts.leases import LeaseContract  # noqa: E402
+from holdfast.testing.contracts.running import RunningContract  # noqa: E402
+from holdfast.testing.contracts.sharing import SharingContract  # noqa: E402
 from holdfast.testing.contracts.source import SourceContract  # noqa: E402
 from holdfast.testing.contracts.store import StoreContract  # noqa: E402
 from holdfast.testing.contracts.tables import TableContract  # noqa: E402
 
 __all__ = [
+    "FaultContract",
+    "FoldingContract",
+    "HandlingContract",
     "JournalContract",
     "LeaseContract",
+    "RunningContract",
+    "SharingContract",
     "SourceContract",
     "StoreContract",
     "TableContract",
