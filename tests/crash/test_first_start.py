@@ -37,7 +37,7 @@ def test_many_processes_start_at_once_and_die_one_by_one(store_url: str) -> None
         workers = [stack.enter_context(WorkerProcess(store_url)) for _ in range(6)]
         left = list(workers)
         for worker in workers:
-            worker.wait_until_said("Running")
+            worker.wait_until_said("Loaded")
         while left:
             app.journal.append("account-1", [Moved(1)] * 10)
             await_arrival(store_url)

@@ -72,7 +72,7 @@ def test_it_goes_on_where_it_was_when_it_wakes(
     with pytest.raises(StoreUnavailable):
         app.depose("ledger")
     with WorkerProcess(sqlite_url) as standby:
-        standby.wait_until_said("Running")
+        standby.wait_until_said("Loaded")
         frozen.wake()
         await_arrival(sqlite_url)
         app.journal.append("account-1", [Moved(4)] * 3)

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(
     not hasattr(resource, "prlimit"), reason="only Linux limits the file size of another process"
 )
 
+APPEND = ("tests.support.worker_appender",)
+
 FULL_BYTES = 4096
 """The first page of any file and no more, so that not even an old page can be written again."""
 
@@ -68,13 +70,13 @@ def test_worker_runs_out_of_room_half_way(app: App, sqlite_url: str, room_bytes:
 
 def test_worker_stops_with_a_message_after_enough_failures(app: App, sqlite_url: str) -> None:
     append(app)
-    with WorkerProcess(sqlite_url, "--max-failures", "3") as worker:
+    with WorkerProcess(sqlite_url, max_failures=3) as worker:
         await_arrival(sqlite_url)
         fill_disk(worker)
         append(app)
         for name in PROJECTIONS:
             worker.wait_until_said(f"Faulted {name}")
-        assert worker.stop() == 1, worker
+        assert worker.wait() == 3, worker
     message = next(line for line in worker.lines if "projection faulted" in line)
     assert "journal.db" in message
     assert "disk" in message
@@ -87,7 +89,7 @@ def test_worker_stops_with_a_message_after_enough_failures(app: App, sqlite_url:
 
 
 def test_appends_that_fail_leave_nothing(sqlite_url: str) -> None:
-    with WorkerProcess(sqlite_url, module="tests.support.worker_appender") as appender:
+    with WorkerProcess(sqlite_url, command=APPEND) as appender:
         for turn in range(1, 4):
             appender.wait_until_said("Appended", times=len(said(appender, "Appended")) + 5)
             fill_disk(appender)

@@ -121,5 +121,5 @@ class Crew:
         return bool(ledger) and ledger[-1].startswith("Handling")
 
     def _start(self) -> WorkerProcess:
-        arguments = (self._url, "--slow-seconds", "0.01", "--batch-events", "7")
-        return self._started.enter_context(WorkerProcess(*arguments))
+        worker = WorkerProcess(self._url, slow_seconds=0.01, batch_events=7)
+        return self._started.enter_context(worker)

@@ -29,7 +29,7 @@ def test_server_killed_and_restarted_in_the_middle() -> None:
             server.kill()
             server.restart()
 
-        failures = disturb(url, crash, times=4)
+        failures = disturb(url, crash, times=3)
     assert failures > 0
 
 
@@ -41,7 +41,7 @@ def test_every_connection_cut_again_and_again(postgres_url: str) -> None:
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
                 " AND application_name = 'holdfast'"
             ).fetchall()
-        assert len(ended) >= 4  # two runners, the lease, the appender
+        assert len(ended) >= 3  # both runners and the lease are connected, or there is no progress
 
     failures = disturb(postgres_url, cut, times=20)
     assert failures > 0
@@ -56,7 +56,7 @@ def disturb(url: str, disturbance: Callable[[], None], *, times: int) -> int:
     print(f"seed {seed}")
     with (
         migrated_app(url) as app,
-        WorkerProcess(url, "--slow-seconds", "0.003", "--batch-events", "20") as worker,
+        WorkerProcess(url, slow_seconds=0.003, batch_events=20) as worker,
         ExitStack() as stack,
     ):
         appenders = [

@@ -144,7 +144,7 @@ def lead_and_stand_by(start: Start) -> tuple[WorkerProcess, WorkerProcess]:
     leader = start()
     lead(leader)
     standby = start()
-    standby.wait_until_said("Running")
+    standby.wait_until_said("Loaded")
     return leader, standby
 
 

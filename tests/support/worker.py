@@ -1,56 +1,24 @@
-"""A worker process to be killed: `python -m tests.support.worker URL`.
+"""The worker process that the crash tests kill: `holdfast run tests.support.worker:app`.
 
-Runs the app of worker_app.py until SIGTERM or SIGINT. Every signal of the runtime, and every event
-that the ledger begins to handle, is a line on the standard output.
+The environment says which database, and how the app is to behave. Every signal of the runtime, and
+every event that the ledger begins to handle, is a line on the standard output.
 """
 
-import argparse
-import logging
 import os
-import signal
-import sys
 import threading
 
 from holdfast import Backoff, Poll
-from holdfast import app as app_module
 from holdfast.core import runner
 from holdfast.core.signals import Signal
 from tests.support.worker_app import build_app
 
-
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("url")
-    parser.add_argument("--slow-seconds", type=float, default=0.0)
-    parser.add_argument("--batch-events", type=int, default=runner.BATCH_EVENTS)
-    parser.add_argument("--max-failures", type=int, default=0, help="0: never give up")
-    parser.add_argument("--stop-seconds", type=float, default=app_module.STOP_SECONDS)
-    options = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="log %(message)s")
-    runner.BATCH_EVENTS = runner.CHUNK_EVENTS = options.batch_events
-    app_module.STOP_SECONDS = options.stop_seconds
-
-    # Blocked here, they are blocked in every thread, and none is lost before we wait for them.
-    stops = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stops)
-    threading.Thread(target=die_with_parent, daemon=True).start()
-    poll = Poll(
-        max_consecutive_failures=options.max_failures or None,
-        failure_backoff=Backoff(delay_seconds=0.05, max_delay_seconds=0.2),
-    )
-    app = build_app(
-        options.url,
-        slow_seconds=options.slow_seconds,
-        poll=poll,
-        on_handling=lambda event: say(f"Handling {event.position}"),
-    )
-    app.listen(say_signal)
-    with app.running() as running:
-        say("Running")
-        signal.sigwait(stops)
-        say("Stopping")
-    say("Ended")
-    return 1 if running.faulted else 0
+URL = "WORKER_URL"
+SLOW_SECONDS = "WORKER_SLOW_SECONDS"
+"""Spent inside the ledger's transaction at every third event."""
+BATCH_EVENTS = "WORKER_BATCH_EVENTS"
+"""A small number makes many transactions."""
+MAX_FAILURES = "WORKER_MAX_FAILURES"
+"""When the store is away; 0 never gives up."""
 
 
 def say_signal(signal: Signal) -> None:
@@ -70,5 +38,18 @@ def die_with_parent() -> None:
     os._exit(9)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+if URL in os.environ:
+    threading.Thread(target=die_with_parent, daemon=True).start()
+    if BATCH_EVENTS in os.environ:
+        runner.BATCH_EVENTS = runner.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
+    app = build_app(
+        os.environ[URL],
+        slow_seconds=float(os.environ.get(SLOW_SECONDS, "0")),
+        poll=Poll(
+            max_consecutive_failures=int(os.environ.get(MAX_FAILURES, "0")) or None,
+            failure_backoff=Backoff(delay_seconds=0.05, max_delay_seconds=0.2),
+        ),
+        on_handling=lambda event: say(f"Handling {event.position}"),
+    )
+    app.listen(say_signal)
+    say("Loaded")

@@ -1,10 +1,10 @@
 """Appends events all the time, through every failure, and keeps account of what was acknowledged.
 
-Also a process: `python -m tests.support.worker_appender URL` says of each append how it went.
+Also a process, `python -m tests.support.worker_appender`, that says of each append how it went.
 """
 
+import os
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Self
 from uuid import UUID, uuid4
 
 from holdfast import App, NewEvent, StoreUnavailable
-from tests.support.worker import die_with_parent, say
+from tests.support.worker import URL, say
 from tests.support.worker_app import Moved, build_app
 
 STREAMS = 7
@@ -80,9 +80,8 @@ def random_append(chance: random.Random) -> tuple[str, list[NewEvent]]:
     return f"account-{chance.randrange(STREAMS)}", events
 
 
-def main(url: str) -> None:
-    threading.Thread(target=die_with_parent, daemon=True).start()
-    app = build_app(url)
+def main() -> None:
+    app = build_app(os.environ[URL])
     chance = random.Random()
     while True:
         stream, events = random_append(chance)
@@ -97,4 +96,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -5,9 +5,12 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from holdfast.core import runner
+from tests.support import worker
 from tests.support.postgres import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -16,15 +19,30 @@ STOP_SECONDS = 30.0
 
 
 class WorkerProcess:
-    """`python -m MODULE …` in a process of its own; its end is certain when the block ends."""
+    """`holdfast run` in a process of its own; its end is certain when the block ends."""
 
-    def __init__(self, *arguments: str, module: str = "tests.support.worker") -> None:
-        path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    def __init__(
+        self,
+        url: str,
+        *options: str,
+        slow_seconds: float = 0.0,
+        batch_events: int = runner.BATCH_EVENTS,
+        max_failures: int = 0,
+        command: Sequence[str] = ("holdfast", "run", "tests.support.worker:app"),
+    ) -> None:
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+            worker.URL: url,
+            worker.SLOW_SECONDS: str(slow_seconds),
+            worker.BATCH_EVENTS: str(batch_events),
+            worker.MAX_FAILURES: str(max_failures),
+        }
         self.lines: list[str] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [sys.executable, "-m", *command, *options],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": path},
+            env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
