@@ -11,6 +11,7 @@ import click
 import pytest
 
 import holdfast
+import holdfast.testing
 from holdfast import App, Backoff, HoldfastError, Poll
 from holdfast.cli import cli
 from tests.support.pages import ROOT, pages
@@ -61,6 +62,11 @@ def test_every_public_member_is_documented(name: str) -> None:
     text = API[name]
     for member in [m for m in dir(value) if not m.startswith("_")]:
         assert re.search(rf"`@?{member}\b", text), f"{name}.{member} is not in api.md"
+
+
+@pytest.mark.parametrize("name", holdfast.testing.__all__)
+def test_every_testing_helper_is_documented(name: str) -> None:
+    assert re.search(rf"`{name}\b", API["Testing"])
 
 
 def test_the_tree_of_errors_is_the_one_in_the_code() -> None:
