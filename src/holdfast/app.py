@@ -46,6 +46,7 @@ class App:
     `url` is `sqlite:///file.db`, `sqlite:///:memory:` or `postgresql://user@host/database`.
     Nothing is opened before it is needed. `auto_migrate` creates or updates holdfast's own tables
     on first use, safely when many processes start at once; without it, run `holdfast migrate`.
+    `events` is a registry of event types to share with another App.
     """
 
     def __init__(
@@ -55,11 +56,12 @@ class App:
         max_payload_bytes: int = 1_000_000,
         auto_migrate: bool = True,
         clock: Clock | None = None,
+        events: EventTypes | None = None,
     ) -> None:
         if max_payload_bytes < 1:
             raise ConfigError(f"max_payload_bytes is {max_payload_bytes}; it must be 1 or more")
         self.url = parse_url(url)
-        self.events = EventTypes()
+        self.events = events or EventTypes()
         self._clock = clock or SystemClock()
         self._auto_migrate = auto_migrate
         self._definitions: dict[str, Definition] = {}

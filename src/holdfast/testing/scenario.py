@@ -1,0 +1,136 @@
+"""Given events, when projected: a projection's whole way, on SQLite in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from holdfast.app import App
+from holdfast.core.codec import VERSION_KEY, EventTypes
+from holdfast.core.errors import ProjectionFaulted
+from holdfast.core.event import NewEvent, RawEvent
+from holdfast.core.projection import Projection, TableProjection
+from holdfast.sql.journal import append_steps, drive, new_id
+from holdfast.testing.clock import FixedClock
+from holdfast.testing.tables import Rows, Tables, read_table
+
+R = TypeVar("R")
+
+
+def given(*events: tuple[str, Any], clock: FixedClock | None = None) -> Given:
+    """Events that have happened, in this order: each with the name of its stream.
+
+    An event is whatever `journal.append` takes: an instance of an event class, or a NewEvent.
+    One that was stored in an older version, for upcasters to work on, is a dict that names it:
+    `NewEvent({…}, type="FundsCredited", metadata={"schema_version": 1})`.
+    """
+    return Given((), clock or FixedClock()).later(0, *events)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Events that happen so many seconds after the ones before."""
+
+    after_seconds: float
+    events: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Events to project. The same one can be projected again and again."""
+
+    _steps: tuple[_Step, ...]
+    _clock: FixedClock
+
+    def later(self, after_seconds: float, *events: tuple[str, Any]) -> Given:
+        """These events as well, recorded so many seconds after the ones before."""
+        for item in events:
+            if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)):
+                raise TypeError(f'given takes pairs such as ("account-1", event), not {item!r}')
+        return Given((*self._steps, _Step(after_seconds, events)), self._clock)
+
+    @overload
+    def when(
+        self,
+        projection: type[TableProjection[R]],
+        *,
+        name: str | None = None,
+        strict: bool = False,
+        events: EventTypes | None = None,
+    ) -> Rows[R]: ...
+
+    @overload
+    def when(
+        self,
+        projection: type[Projection],
+        *,
+        name: str | None = None,
+        strict: bool = False,
+        events: EventTypes | None = None,
+    ) -> Tables: ...
+
+    def when(
+        self,
+        projection: type[TableProjection[Any]] | type[Projection],
+        *,
+        name: str | None = None,
+        strict: bool = False,
+        events: EventTypes | None = None,
+    ) -> Rows[Any] | Tables:
+        """Projects the events; returns the rows that are there in the end.
+
+        `name` and `strict` are those of `app.projection`. Give `events=app.events` where the app
+        registers event types under names of their own, or with upcasters. What a handler raises is
+        raised here, with a note that names the event.
+        """
+        clock = FixedClock(self._clock.now())
+        with App("sqlite:///:memory:", clock=clock, events=events) as app:
+            app.projection(name=name, strict=strict)(projection)
+            for step in self._steps:
+                clock.advance(step.after_seconds)
+                for stream, event in step.events:
+                    _append(app, stream, event)
+            _catch_up(app)
+            definition = app._definition(projection)
+            read = {
+                table: read_table(app, table, declared)
+                for table, declared in definition.tables.items()
+            }
+            if definition.table is None:
+                return Tables(definition.name, read)
+            return Rows(definition.table, read[definition.table.name])
+
+
+def _append(app: App, stream: str, event: Any) -> None:
+    if not (isinstance(event, NewEvent) and VERSION_KEY in (event.metadata or {})):
+        app.journal.append(stream, [event])
+        return
+    now = app.journal.clock.now()
+    stored = RawEvent(
+        position=0,
+        stream=stream,
+        version=0,
+        id=event.id or new_id(now),
+        type=event.type or "",
+        data=msgspec.json.encode(event.data).decode(),
+        metadata=msgspec.json.encode(event.metadata).decode(),
+        recorded_at=now,
+    )
+    record = app.journal.raw_record(stored)
+    with app.journal.transaction() as run:
+        drive(append_steps(stream, [record], None), run)
+
+
+def _catch_up(app: App) -> None:
+    try:
+        app.catch_up()
+        return
+    except ProjectionFaulted as fault:
+        faulted = fault
+    error = faulted.__cause__
+    if not isinstance(error, Exception):  # SystemExit and the like would end the tests.
+        raise faulted
+    error.add_note(str(faulted))
+    raise error
