@@ -204,17 +204,24 @@ class EventTypes:
 
 
 def encode_metadata(metadata: Mapping[str, Any] | None, *, schema_version: int) -> str:
-    """Metadata as JSON text, with the payload's version where it is not 1."""
+    """Metadata as JSON text, with the payload's version where it is not 1.
+
+    A version in `metadata` is another event's, handed on with the rest, and is left out.
+    """
     plain = plain_json(metadata or {}, what="metadata")
+    plain.pop(VERSION_KEY, None)
     if schema_version != 1:
-        plain = {**plain, VERSION_KEY: schema_version}
+        plain[VERSION_KEY] = schema_version
     return _text(msgspec.json.encode(plain), "metadata")
 
 
 def plain_json(value: Mapping[str, Any], *, what: str) -> dict[str, Any]:
-    """Returns `value` if it comes back from JSON as it went in, else raises PayloadError."""
-    _check_plain(value, "$", what)
-    return dict(value)
+    """The same in dicts, lists and plain values; raises PayloadError if JSON can't hold it."""
+    try:
+        plain: dict[str, Any] = _plain(value, "$", what)
+    except RecursionError:
+        raise PayloadError(f"{what} is nested too deep") from None
+    return plain
 
 
 def describe(error: BaseException) -> str:
@@ -270,28 +277,41 @@ def _text(raw: bytes, what: str) -> str:
         raise PayloadError(f"{what!r} holds text that is not valid Unicode") from error
 
 
-def _check_plain(value: Any, path: str, what: str) -> None:
+def _plain(value: Any, path: str, what: str) -> Any:
     match value:
-        case None | bool() | int():
-            return
+        case None | bool():
+            return value
+        case int():
+            return int(value)
         case str():
-            try:
-                value.encode()
-            except UnicodeEncodeError as error:
-                raise PayloadError(f"{what}: text at `{path}` is not valid Unicode") from error
+            return _plain_text(value, path, what)
         case float():
             if not math.isfinite(value):
                 raise PayloadError(f"{what}: {value} at `{path}` has no place in JSON")
+            return float(value)
         case list() | tuple():
-            for index, item in enumerate(value):
-                _check_plain(item, f"{path}[{index}]", what)
+            return [_plain(item, f"{path}[{index}]", what) for index, item in enumerate(value)]
         case Mapping():
-            for key, item in value.items():
-                if not isinstance(key, str):
-                    raise PayloadError(f"{what}: key {key!r} at `{path}` is not a str")
-                _check_plain(item, f"{path}.{key}", what)
+            return {
+                _plain_key(key, path, what): _plain(item, f"{path}.{key}", what)
+                for key, item in value.items()
+            }
         case _:
             hint = "use its str() or isoformat(), or a dataclass, which keeps types"
             if isinstance(value, UUID | bytes):
                 hint = "use text, or a dataclass, which keeps types"
             raise PayloadError(f"{what}: {type(value).__name__} at `{path}` is not JSON; {hint}")
+
+
+def _plain_key(key: Any, path: str, what: str) -> str:
+    if not isinstance(key, str):
+        raise PayloadError(f"{what}: key {key!r} at `{path}` is not a str")
+    return _plain_text(key, path, what)
+
+
+def _plain_text(text: str, path: str, what: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PayloadError(f"{what}: text at `{path}` is not valid Unicode") from error
+    return str.__str__(text)
