@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from holdfast.core.errors import ConfigError
@@ -16,7 +17,7 @@ class Backoff:
     max_delay_seconds: float = 5.0
 
     def __post_init__(self) -> None:
-        _positive(self, "delay_seconds", "max_delay_seconds")
+        _positive(self, "delay_seconds", "max_delay_seconds", "multiplier")
         if self.multiplier < 1:
             raise ConfigError(f"Backoff.multiplier is {self.multiplier}; it must be 1 or more")
         if self.max_delay_seconds < self.delay_seconds:
@@ -24,8 +25,10 @@ class Backoff:
 
     def delay(self, failures: int) -> float:
         """Seconds to wait after `failures` failures in a row (1 or more)."""
-        # Beyond 64 doublings every sensible cap is reached, and floats would overflow.
-        grown = self.delay_seconds * self.multiplier ** min(failures - 1, 64)
+        try:
+            grown = self.delay_seconds * float(self.multiplier) ** (failures - 1)
+        except OverflowError:
+            return self.max_delay_seconds
         return min(grown, self.max_delay_seconds)
 
 
@@ -46,9 +49,12 @@ class Poll:
 
     def __post_init__(self) -> None:
         _positive(self, "interval_seconds", "empty_backoff_seconds")
-        if self.max_consecutive_failures is not None and self.max_consecutive_failures < 1:
+        if not isinstance(self.failure_backoff, Backoff):
+            raise ConfigError(f"Poll.failure_backoff is {self.failure_backoff!r}, not a Backoff")
+        limit = self.max_consecutive_failures
+        if limit is not None and (type(limit) is not int or limit < 1):
             raise ConfigError(
-                f"Poll.max_consecutive_failures is {self.max_consecutive_failures}; "
+                f"Poll.max_consecutive_failures is {limit!r}; "
                 "it must be 1 or more, or None for never"
             )
 
@@ -56,7 +62,8 @@ class Poll:
 def _positive(settings: Backoff | Poll, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
-        if not (isinstance(value, int | float) and value > 0):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number and 0 < value < math.inf):
             raise ConfigError(
                 f"{type(settings).__name__}.{name} is {value!r}; it must be more than 0"
             )
