@@ -16,10 +16,11 @@ from tests.support.joining import (
     Django,
     Psycopg,
     PsycopgAsync,
-    SqlalchemyAsyncConnection,
     SqlalchemyConnection,
     Way,
+    asyncpg_connection,
     opened,
+    psycopg2_connection,
     undone,
 )
 from tests.support.postgres import Databases, wait_until
@@ -27,15 +28,12 @@ from tests.support.postgres import Databases, wait_until
 EVENTS = [NewEvent({}, type="Placed")]
 
 
-def _asyncpg(url: str) -> Way:
-    return SqlalchemyAsyncConnection(url, driver="asyncpg")
-
-
 DRIVERS: list[Callable[[str], Way]] = [
     Psycopg,
     PsycopgAsync,
     SqlalchemyConnection,
-    _asyncpg,
+    psycopg2_connection,
+    asyncpg_connection,
     Django,
 ]
 """Every way in which a PostgreSQL error can come back."""
@@ -56,7 +54,7 @@ def app(postgres_url: str) -> Iterator[App]:
         yield app
 
 
-@pytest.fixture(params=DRIVERS, ids=lambda make: make.__name__.strip("_"))
+@pytest.fixture(params=DRIVERS, ids=lambda make: make.__name__)
 def way(app: App, postgres_url: str, request: pytest.FixtureRequest) -> Iterator[Way]:
     with opened(request.param(postgres_url)) as way:
         yield way

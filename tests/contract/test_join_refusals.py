@@ -52,6 +52,9 @@ AUTOCOMMIT: dict[str, Callable[[str], Way]] = {
     "postgres sqlalchemy connection": lambda u: SqlalchemyConnection(
         u, isolation_level="AUTOCOMMIT"
     ),
+    "postgres psycopg2 connection": lambda u: SqlalchemyConnection(
+        u, driver="psycopg2", isolation_level="AUTOCOMMIT"
+    ),
     "postgres sqlalchemy session": lambda u: SqlalchemySession(u, isolation_level="AUTOCOMMIT"),
     "postgres sqlalchemy async connection": lambda u: SqlalchemyAsyncConnection(
         u, isolation_level="AUTOCOMMIT"

@@ -113,8 +113,8 @@ class Psycopg(_Blocking):
 
 
 class SqlalchemyConnection(_Blocking):
-    def __init__(self, url: str, **options: Any) -> None:
-        self._engine = sqlalchemy.create_engine(sqlalchemy_url(url), **options)
+    def __init__(self, url: str, *, driver: str = "psycopg", **options: Any) -> None:
+        self._engine = sqlalchemy.create_engine(sqlalchemy_url(url, driver=driver), **options)
         self.connection = self._open()
 
     def _open(self) -> Any:
@@ -246,11 +246,15 @@ class SqlalchemyAsyncSession(SqlalchemyAsyncConnection):
         return AsyncSession(self._engine.execution_options(**self._options))
 
 
-def _asyncpg_connection(url: str) -> Way:
+def psycopg2_connection(url: str) -> Way:
+    return SqlalchemyConnection(url, driver="psycopg2")
+
+
+def asyncpg_connection(url: str) -> Way:
     return SqlalchemyAsyncConnection(url, driver="asyncpg")
 
 
-def _asyncpg_session(url: str) -> Way:
+def asyncpg_session(url: str) -> Way:
     return SqlalchemyAsyncSession(url, driver="asyncpg")
 
 
@@ -271,8 +275,9 @@ WAYS: dict[str, dict[str, Callable[[str], Way]]] = {
         "sqlalchemy session": SqlalchemySession,
         "sqlalchemy async connection": SqlalchemyAsyncConnection,
         "sqlalchemy async session": SqlalchemyAsyncSession,
-        "asyncpg connection": _asyncpg_connection,
-        "asyncpg session": _asyncpg_session,
+        "psycopg2 connection": psycopg2_connection,
+        "asyncpg connection": asyncpg_connection,
+        "asyncpg session": asyncpg_session,
         "django": Django,
     },
 }

@@ -1,19 +1,18 @@
 """Joins an open transaction of the caller's: sqlite3, psycopg, SQLAlchemy or Django.
 
 Nothing is imported that the caller has not imported: a connection tells by its class what it is.
-Our statements leave the connection's settings alone. What its driver raises becomes one of our
-errors, which says what is to be done with the transaction, and keeps the driver's as its cause.
+Our statements leave the connection's settings alone.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from holdfast.core.errors import AppendError, HoldfastError, StoreConflict
-from holdfast.sql.database import Database, Row, causes
+from holdfast.core.errors import AppendError
+from holdfast.sql.database import Database, Row
+from holdfast.sql.join_errors import translated
 from holdfast.sql.queries import pyformat, query
 from holdfast.sql.sqlite import SqliteDatabase
 
@@ -57,7 +56,7 @@ def joined(connection: Any, database: Database) -> Run:
             raise _unknown(connection)
 
     def run(name: str, params: Mapping[str, Any]) -> list[Row]:
-        with _translated(database):
+        with translated(database):
             return _normal(plain(name, params))
 
     _check_same_file(run, database)
@@ -78,7 +77,7 @@ def joined_async(connection: Any, database: Database) -> RunAsync:
                 return blocking(name, params)
 
     async def run(name: str, params: Mapping[str, Any]) -> list[Row]:
-        with _translated(database):
+        with translated(database):
             return _normal(await plain(name, params))
 
     return run
@@ -245,57 +244,3 @@ def _normal(rows: list[Row]) -> list[Row]:
         tuple(bytes(v).decode() if isinstance(v, bytes | bytearray) else v for v in row)
         for row in rows
     ]
-
-
-@contextmanager
-def _translated(database: Database) -> Iterator[None]:
-    try:
-        yield
-    except HoldfastError:
-        raise
-    except Exception as error:
-        if (ours := _meaning(error, database)) is not None:
-            raise ours from error
-        raise
-
-
-AGAIN = "roll the transaction back and run it again from its start"
-
-
-def _meaning(error: Exception, database: Database) -> HoldfastError | None:
-    """What a driver's error means to the caller, or None to let it pass."""
-    for cause in causes(error):
-        # asyncpg and psycopg say sqlstate, psycopg2 says pgcode.
-        match getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None):
-            case "25P02":
-                return AppendError(f"this transaction has failed before; {AGAIN}")
-            case "25006":
-                return AppendError("this transaction is read-only; append in one that may write")
-            case "42P01" | "42883" | "3F000":
-                return _no_tables()
-            case "23505":
-                # Only where the transaction's snapshot is older than the other append, or two
-                # transactions append events of the same ids to different streams.
-                return StoreConflict(f"another transaction has appended the same; {AGAIN}")
-            case "40001" | "40P01" | "55P03":
-                return StoreConflict(f"{_first_line(cause)}; {AGAIN}")
-        if isinstance(cause, sqlite3.Error):
-            if "no such table: holdfast_" in str(cause):
-                return _no_tables()
-            if (getattr(cause, "sqlite_errorcode", None) or 0) & 0xFF == sqlite3.SQLITE_BUSY:
-                return StoreConflict(
-                    f"another connection writes to this SQLite file ({cause}); {AGAIN}. Begin it "
-                    "with BEGIN IMMEDIATE: one that reads first is refused instead of waiting"
-                )
-    return database.unavailable(error)
-
-
-def _no_tables() -> AppendError:
-    return AppendError(
-        "this connection sees no holdfast tables: it is on another database (or another "
-        "search_path) than the journal; connection= joins a transaction of the journal's own"
-    )
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]
