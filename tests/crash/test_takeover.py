@@ -115,6 +115,25 @@ def test_leader_frozen_inside_a_transaction_is_deposed(
             is_healthy_standby(app, postgres_url, woken=frozen, leader=standby)
 
 
+def test_leader_killed_while_its_statement_runs(
+    postgres_app: App, postgres_url: str, tmp_path: Path
+) -> None:
+    """The server goes on with a dead client's statement, and its rows stay locked meanwhile."""
+    app, long = postgres_app, tmp_path / "long"
+    long.touch()
+    with WorkerProcess(postgres_url) as killed:
+        lead(killed)
+        app.journal.append("account-0", [Moved(1), Moved(2, query=str(long)), Moved(3)])
+        wait_until(lambda: sleeping(postgres_url) == 1, 30, "the statement to run")
+        long.unlink()
+        killed.kill()
+    with WorkerProcess(postgres_url) as successor:
+        await_leader(app, successor)
+        await_arrival(postgres_url)
+        assert successor.stop() == 0, successor
+    check_rows(postgres_url, complete=True)
+
+
 def test_leader_frozen_while_its_commit_is_on_the_way_is_deposed(
     postgres_app: App, postgres_url: str
 ) -> None:
@@ -137,6 +156,15 @@ def test_leader_frozen_while_its_commit_is_on_the_way_is_deposed(
             await_arrival(postgres_url)
             stays_fenced(app, postgres_url, frozen=frozen, leader=standby)
             is_healthy_standby(app, postgres_url, woken=frozen, leader=standby)
+
+
+def sleeping(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT 1 FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event = 'PgSleep'"
+        )
+        return len(rows.fetchall())
 
 
 def lead_and_stand_by(start: Start) -> tuple[WorkerProcess, WorkerProcess]:

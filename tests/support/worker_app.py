@@ -15,10 +15,14 @@ from holdfast import App, Event, Poll, Projection, TableProjection, Tx, on
 
 @dataclass
 class Moved:
-    """`hold` names a file: the ledger's handler stays in its transaction while the file exists."""
+    """`hold` names a file: the ledger's handler stays in its transaction while the file exists.
+
+    `query` names one too: if it exists, the handler runs a statement that takes minutes.
+    """
 
     amount: int
     hold: str = ""
+    query: str = ""
 
 
 @dataclass
@@ -83,6 +87,8 @@ def build_app(
                 time.sleep(slow_seconds)
             if event.data.hold:
                 stay(Path(event.data.hold))
+            if event.data.query and Path(event.data.query).exists():
+                tx.fetch("SELECT pg_sleep(300)")
             increment = f"UPDATE ledger_count SET n = n + 1 WHERE stream = {mark}"
             if not tx.execute(increment, (event.stream,)):
                 tx.execute(f"INSERT INTO ledger_count VALUES ({mark}, 1)", (event.stream,))

@@ -385,3 +385,7 @@ def _configure(raw: psycopg.Connection[Row]) -> None:
     # Datetimes come back as UTC on every database. The append function needs a fresh snapshot for
     # each of its statements, whatever the database's default is.
     raw.execute("SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed'")
+    # A killed worker's statement would run on, with its rows locked against the next worker. Not
+    # every platform's server can look after its clients.
+    with suppress(psycopg.errors.InvalidParameterValue):
+        raw.execute("SET client_connection_check_interval = '1s'")
