@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-import psycopg
 import pytest
 
 from holdfast import App
@@ -12,6 +11,7 @@ from holdfast.core.signals import LeaseLost, Signal, Started
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_checks import PROJECTIONS, await_arrival, check_rows
+from tests.support.worker_lease import lose_leases
 
 
 @dataclass
@@ -47,11 +47,11 @@ def open_app() -> Iterator[OpenApp]:
 
 def test_lease_connection_cut_while_the_runner_works(postgres_url: str, open_app: OpenApp) -> None:
     app, heard = open_app(postgres_url)
-    with app.running(), psycopg.connect(postgres_url, autocommit=True) as operator:
+    with app.running():
         for turn in range(1, 6):
             append(app, 60)
             await_started(heard, list(range(1, turn + 1)))
-            assert cut_lease_connection(operator) == 1
+            assert lose_leases(postgres_url) == 1
         await_started(heard, [1, 2, 3, 4, 5, 6])
         await_arrival(postgres_url)
     assert heard.lost() == 5 * len(PROJECTIONS)
@@ -141,13 +141,3 @@ def await_starts(started: list[Started], *, at_least: int) -> None:
         30,
         f"{at_least} starts of each",
     )
-
-
-def cut_lease_connection(operator: psycopg.Connection[tuple[bool]]) -> int:
-    """Ends the connection that holds leases, and returns how many there were."""
-    rows = operator.execute(
-        "SELECT pg_terminate_backend(pid) FROM (SELECT DISTINCT pid FROM pg_locks"
-        " WHERE locktype = 'advisory' AND classid = x'48464C45'::int::oid"
-        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS l"
-    )
-    return len(rows.fetchall())

@@ -44,10 +44,12 @@ def build_app(
     slow_seconds: float = 0.0,
     poll: Poll | None = None,
     on_handling: Callable[[Event[Any]], None] = lambda _: None,
+    on_folding: Callable[[Event[Any]], None] = lambda _: None,
 ) -> App:
     """`slow_seconds` is spent inside the ledger's transaction at every third event.
 
-    `on_handling` is called there too, before the first write.
+    `on_handling` is called there too, before the first write, and `on_folding` where the totals
+    are in memory and no transaction is open.
     """
     app = App(url)
     is_sqlite = url.startswith("sqlite")
@@ -62,6 +64,7 @@ def build_app(
 
         @on(Moved)
         def moved(self, row: Total, event: Event[Moved]) -> None:
+            on_folding(event)
             row.amount += event.data.amount
             row.events += 1
             row.chain = chained(row.chain, event.position)
