@@ -1,0 +1,114 @@
+"""The kinds of values that columns hold, and how a value is checked before it is stored."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+ColumnKind = Literal[
+    "str", "int", "float", "bool", "Decimal", "date", "datetime", "UUID", "bytes", "JSON"
+]
+
+REFUSALS = (TypeError, ValueError, OverflowError)
+"""What a check raises for a value that its column can't hold."""
+
+MIN_INT, MAX_INT = -(2**63), 2**63 - 1
+
+KINDS: dict[type, ColumnKind] = {
+    str: "str",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    Decimal: "Decimal",
+    date: "date",
+    datetime: "datetime",
+    UUID: "UUID",
+    bytes: "bytes",
+}
+
+
+def _exactly(cls: type) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if type(value) is not cls:
+            raise TypeError(f"expected {cls.__name__}, got {type(value).__name__}")
+        return value
+
+    return check
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected str, got {type(value).__name__}")
+    if "\0" in value:
+        raise ValueError("text with a NUL character can't be stored")
+    return str.__str__(value)  # A plain str, also from an enum of strings.
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"expected int, got {type(value).__name__}")
+    if not MIN_INT <= value <= MAX_INT:
+        raise ValueError("more than 64 bits; use Decimal or str")
+    return value
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"expected float, got {type(value).__name__}")
+    if math.isnan(value):
+        raise ValueError("NaN can't be stored; use None")
+    return float(value)
+
+
+def _decimal(value: Any) -> Decimal:
+    number: Decimal = _exactly(Decimal)(value)
+    if not number.is_finite():
+        raise ValueError(f"{number} can't be stored; use None")
+    return number
+
+
+def decimal_key(value: Any) -> Decimal:
+    """Equal numbers in one form, so that they are one key: 1.50 is 1.5."""
+    text = f"{_decimal(value):f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return Decimal("0" if text == "-0" else text)
+
+
+def _datetime(value: Any) -> datetime:
+    moment: datetime = _exactly(datetime)(value)
+    if moment.tzinfo is None:
+        raise ValueError("a datetime needs a time zone, for example datetime.now(UTC)")
+    return moment.astimezone(UTC)
+
+
+def _json(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    if "\\u0000" in text and _NUL_IN_JSON.search(text):
+        raise ValueError("text with a NUL character can't be stored")
+    return text
+
+
+_NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""The escape of a NUL, and not an escaped backslash before a harmless u0000."""
+
+
+CHECKS: dict[ColumnKind, Callable[[Any], Any]] = {
+    "str": _str,
+    "int": _int,
+    "float": _float,
+    "bool": _exactly(bool),
+    "Decimal": _decimal,
+    "date": _exactly(date),
+    "datetime": _datetime,
+    "UUID": _exactly(UUID),
+    "bytes": _exactly(bytes),
+    "JSON": _json,
+}
