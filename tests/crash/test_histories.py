@@ -150,7 +150,7 @@ def test_histories_on_sqlite() -> None:
 
 
 def test_histories_on_postgres(postgres_server: Databases) -> None:
-    run_state_machine_as_test(lambda: OnPostgres(postgres_server), settings=length(6))
+    run_state_machine_as_test(on_postgres(postgres_server), settings=length(6))
 
 
 @pytest.mark.soak
@@ -160,7 +160,7 @@ def test_many_histories_on_sqlite() -> None:
 
 @pytest.mark.soak
 def test_many_histories_on_postgres(postgres_server: Databases) -> None:
-    run_state_machine_as_test(lambda: OnPostgres(postgres_server), settings=length(150))
+    run_state_machine_as_test(on_postgres(postgres_server), settings=length(150))
 
 
 class OnSqlite(History):
@@ -175,13 +175,15 @@ class OnSqlite(History):
             super().teardown()
 
 
-class OnPostgres(History):
+def on_postgres(server: Databases) -> type[History]:
     """Each history on a database of its own."""
 
-    def __init__(self, server: Databases) -> None:
-        self.server = server
-        super().__init__(server.create_database())
+    class OnPostgres(History):
+        def __init__(self) -> None:
+            super().__init__(server.create_database())
 
-    def teardown(self) -> None:
-        super().teardown()
-        self.server.drop_database(self.url)
+        def teardown(self) -> None:
+            super().teardown()
+            server.drop_database(self.url)
+
+    return OnPostgres
