@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any, Protocol
 
 from holdfast.core.codec import EventTypes
@@ -230,11 +231,12 @@ class Caller:
         self._loop: asyncio.Runner | None = None
 
     def call(self, handler: Handler, *args: Any) -> Any:
-        if not handler.is_async:
-            return handler.call(*args)
+        result = handler(*args)
+        if not isinstance(result, CoroutineType):
+            return result
         if self._loop is None:
             self._loop = asyncio.Runner()
-        return self._loop.run(handler.call(*args))
+        return self._loop.run(result)
 
     def close(self) -> None:
         if self._loop is not None:

@@ -19,6 +19,9 @@ from holdfast.core.table import TableSpec, check_identifier, table_of
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
+Handler = Callable[..., Any]
+"""A bound handler; it may return a coroutine."""
+
 CATCH_ALL = "*"
 
 
@@ -92,18 +95,10 @@ def on(*types: type | str) -> Callable[[F], F]:
             raise ConfigError(f"@on({item!r}): give event classes or type names")
 
     def mark(function: F) -> F:
-        function.__holdfast_on__ = types  # type: ignore[attr-defined]
+        function.__holdfast_on__ = (*types, *_marks(function))  # type: ignore[attr-defined]
         return function
 
     return mark
-
-
-@dataclass(frozen=True, slots=True)
-class Handler:
-    """A bound handler, and whether it is a coroutine function."""
-
-    call: Callable[..., Any]
-    is_async: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +179,8 @@ def _handlers(
     instance: Projection | TableProjection[Any], where: str, types: EventTypes
 ) -> tuple[dict[str, Handler], Handler | None]:
     found: dict[str, Handler] = {}
-    for attribute, function in inspect.getmembers(type(instance), inspect.isfunction):
-        for item in getattr(function, "__holdfast_on__", ()):
+    for attribute in dir(type(instance)):
+        for item in _handler_marks(instance, attribute, where):
             if isinstance(item, type) and not is_event_class(item):
                 raise ConfigError(
                     f"{where}: handler {attribute!r} is for {item.__qualname__}, which can't be an "
@@ -194,13 +189,40 @@ def _handlers(
             type_name = types.name_of(item) if isinstance(item, type) else item
             if type_name in found:
                 raise ConfigError(f"{where} has two handlers for event type {type_name!r}")
-            _check_arguments(instance, function, f"{where}: handler {attribute!r}")
-            found[type_name] = Handler(
-                getattr(instance, attribute), inspect.iscoroutinefunction(function)
-            )
+            found[type_name] = getattr(instance, attribute)
     if not found:
         raise ConfigError(f"{where} has no handlers; mark its methods with @on(…)")
     return found, found.pop(CATCH_ALL, None)
+
+
+def _handler_marks(
+    instance: Projection | TableProjection[Any], attribute: str, where: str
+) -> tuple[type | str, ...]:
+    """What a handler is for; raises for one that would never be called, or never run."""
+    function = inspect.getattr_static(type(instance), attribute)
+    where = f"{where}: handler {attribute!r}"
+    marks = _marks(function)
+    if not inspect.isfunction(function):
+        if marks:
+            raise ConfigError(f"{where} must be a method, not a {type(function).__name__}")
+        return ()
+    if not marks:
+        if any(_marks(vars(base).get(attribute)) for base in type(instance).__mro__):
+            raise ConfigError(f"{where} replaces one that is marked; mark it with @on(…) as well")
+        return ()
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(f"{where} is a generator and would never run; leave yield out of it")
+    _check_arguments(instance, function, where)
+    return marks
+
+
+def _marks(function: Any) -> tuple[type | str, ...]:
+    """The types given to @on, also where a classmethod or staticmethod hides them."""
+    inner = getattr(function, "__func__", None)
+    marks: tuple[type | str, ...] = getattr(
+        function, "__holdfast_on__", getattr(inner, "__holdfast_on__", ())
+    )
+    return marks
 
 
 def _check_arguments(
