@@ -9,7 +9,7 @@ from importlib import import_module
 
 import click
 
-from holdfast.cli.output import redacted
+from holdfast.cli.output import redacted, shown
 from holdfast.core.errors import HoldfastError
 
 COMMANDS = {
@@ -66,9 +66,7 @@ def main() -> None:
     except HoldfastError as error:
         _fail(str(error), error)
     except OSError as error:
-        _fail(
-            f"{error.strerror or error}: {error.filename}" if error.filename else str(error), error
-        )
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), error)
     except Exception as error:
         _fail(f"unexpected {type(error).__name__}: {error}", error)
 
@@ -77,5 +75,6 @@ def _fail(message: str, error: BaseException) -> None:
     logger = logging.getLogger("holdfast")
     if logger.isEnabledFor(logging.DEBUG):
         click.echo(redacted("".join(traceback.format_exception(error))), err=True)
-    click.echo(f"holdfast: {redacted(message)}", err=True)
+    one_line = " ".join(shown(line.strip()) for line in redacted(message).splitlines())
+    click.echo(f"holdfast: {one_line}", err=True)
     sys.exit(1)

@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 _SECRETS = (
-    (re.compile(r"(://[^\s/:@]*):\S*@"), r"\1:***@"),
+    (re.compile(r"(://[^\s/:@]*|\b\w+):(?!//)\S*@"), r"\1:***@"),
     (re.compile(r"(password=)[^\s&'\"]+", re.IGNORECASE), r"\1***"),
 )
 

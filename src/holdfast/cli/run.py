@@ -72,7 +72,7 @@ def _stop(supervisor: Supervisor, stop_seconds: float, *, exit_on_fault: bool) -
     supervisor.stop()
     if not supervisor.join(stop_seconds):
         hung = ", ".join(runner.definition.name for runner in supervisor.running)
-        _say(f"handlers did not return in {stop_seconds:g} s: {hung}; what they began is undone")
+        _say(f"did not stop in {stop_seconds:g} s: {hung}; what they had begun is undone")
         # Their threads may hold locks that an orderly exit would wait for.
         _flush()
         os._exit(EXIT_FAULTED if supervisor.faulted else 1)

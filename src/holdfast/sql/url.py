@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, quote_plus, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote_plus, unquote
 
 from holdfast.core.errors import ConfigError
 
 HINT = "use sqlite:///path/to/file.db, sqlite:///:memory:, or postgresql://user@host/database"
-_SECRET_PARAMETERS = {"password", "sslpassword", "passfile"}
+_SECRET_PARAMETER = re.compile(r"([?&](?:password|sslpassword|passfile)=)([^&]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,10 @@ class PostgresUrl:
 
 def parse_url(url: object) -> SqliteUrl | PostgresUrl:
     """Reads a database URL, or raises a ConfigError that shows no secret."""
-    if not isinstance(url, str) or not url:
-        raise ConfigError(f"the database URL is {type(url).__name__} {url!r}; {HINT}")
+    if not isinstance(url, str):
+        raise ConfigError(f"the database URL is a {type(url).__name__}, not a str; {HINT}")
+    if not url:
+        raise ConfigError(f"the database URL is empty; {HINT}")
     scheme = url.partition(":")[0].lower()
     if scheme == "sqlite":
         return _sqlite(url)
@@ -55,31 +58,24 @@ def parse_url(url: object) -> SqliteUrl | PostgresUrl:
 
 
 def redacted(url: str) -> str:
-    """The URL with every secret replaced."""
-    try:
-        parts = urlsplit(url)
-        query = parse_qsl(parts.query, keep_blank_values=True)
-    except ValueError:
-        return f"{url.partition(':')[0]}://***"
-    netloc = parts.netloc
-    if "@" in netloc:
-        user, _, host = netloc.rpartition("@")
-        name, colon, _ = user.partition(":")
-        netloc = f"{name}{':***' if colon else ''}@{host}"
-    shown = [(k, "***" if k.lower() in _SECRET_PARAMETERS else v) for k, v in query]
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(shown, safe="*/")))
+    """The URL with every secret replaced, also where it is no proper URL."""
+    start, end = _password(url)
+    shown = f"{url[:start]}***{url[end:]}" if end > start else url
+    return _SECRET_PARAMETER.sub(r"\1***", shown)
 
 
 def _secrets(uri: str) -> set[str]:
-    try:
-        parts = urlsplit(uri)
-        found = [v for k, v in parse_qsl(parts.query) if k.lower() in _SECRET_PARAMETERS]
-        user = parts.netloc.rpartition("@")[0]
-    except ValueError:
-        return {uri}
-    if ":" in user:
-        found.append(user.partition(":")[2])
+    start, end = _password(uri)
+    found = [uri[start:end], *(match[2] for match in _SECRET_PARAMETER.finditer(uri))]
     return {form for s in found if s for form in (s, unquote(s), quote_plus(s))} | {uri}
+
+
+def _password(url: str) -> tuple[int, int]:
+    """Where the password is: up to the last @, as one with / # ? or @ in it may not be quoted."""
+    start = url.find("://") + 3 if "://" in url else 0
+    end = url.rfind("@")
+    colon = url.find(":", start, max(start, end))
+    return (colon + 1, end) if colon >= 0 else (0, 0)
 
 
 def _sqlite(url: str) -> SqliteUrl:

@@ -55,7 +55,8 @@ def tell(screen: Screen, writers: Writers, folder: Path) -> None:
         stage.wait(stage.is_finished, "the worker to catch up", worker=second)
         code = second.stop()
         if code != 0:
-            raise HoldfastError(f"the worker ended with exit code {code}, not 0:\n{second.log()}")
+            screen.say(second.log())
+            raise HoldfastError(f"the worker ended with exit code {code}, not 0")
         screen.say("All is applied. The worker was asked to stop (SIGTERM), and ended with code 0.")
 
 
@@ -104,7 +105,8 @@ class _Stage:
             if self._writers.error is not None:
                 raise HoldfastError(f"a writer failed: {self._writers.error}")
             if worker is not None and worker.exit_code is not None:
-                raise HoldfastError(f"the worker ended by itself:\n{worker.log()}")
+                self._screen.say(worker.log())
+                raise HoldfastError(f"the worker ended by itself, with code {worker.exit_code}")
             if time.monotonic() > until:
                 raise HoldfastError(f"waited {WAIT_SECONDS:.0f} s for {what}")
             time.sleep(LOOK_SECONDS)

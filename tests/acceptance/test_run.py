@@ -1,0 +1,153 @@
+"""`holdfast run`: works, stops cleanly, and says when something is wrong."""
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Command, Place
+from tests.support.postgres import wait_until
+
+WAIT_SECONDS = 30.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_works_and_stops_cleanly(any_place: Place, number: signal.Signals) -> None:
+    any_place.credit(1, 2, 3)
+    worker = any_place.work()
+    any_place.wait_for(3)
+    assert worker.send(number).wait() == 0
+    stopped = any_place.statuses()
+    assert {s["state"] for s in stopped.values()} == {"stopped"}
+    assert {s["leader"] for s in stopped.values()} == {None}
+    rows = any_place.contents()
+    # The row type's columns, and the position of the last event.
+    assert rows["balances"] == [("a", 6, 3)]
+    assert rows["ledger"] == [("a", 1), ("a", 2), ("a", 3)]
+    assert {row[5] for row in rows["holdfast_checkpoint"]} == {"stopped"}
+    said = "\n".join(worker.err)
+    assert f"running 2 projections on {any_place.url}: balances, ledger" in said
+    assert said.count("projection stopped") == 2
+    assert worker.out == []
+
+
+def test_a_stop_commits_what_was_begun(any_place: Place, tmp_path: Path) -> None:
+    """The handler returns after the signal: its event is in, with all before it, and no other."""
+    file = tmp_path / "hold"
+    file.touch()
+    any_place.credit(1)
+    waited = f'{{"stream":"a","type":"Waited","data":{{"file":"{file}"}}}}\n'
+    any_place.ok("journal", "import", "bank:app", "-", stdin=waited.encode())
+    any_place.credit(2, 3)
+    worker = any_place.start("run", "bank:app")
+    wait_until(Path(f"{file}.reached").exists, WAIT_SECONDS, "the handler to be called")
+    worker.send(signal.SIGTERM).wait_until_said("stopping")
+    file.unlink()
+    assert worker.wait() == 0
+    ledger = any_place.statuses()["ledger"]
+    assert (ledger["state"], ledger["position"]) == ("stopped", 2)
+    assert any_place.contents()["ledger"] == [("a", 1)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_at_once(
+    place: Place, tmp_path: Path, number: signal.Signals
+) -> None:
+    worker = _hang(place, tmp_path / "hold")
+    worker.send(number).wait_until_said("stopping")
+    assert worker.send(number).wait() == 128 + number
+
+
+def test_a_handler_that_never_returns_does_not_keep_it_alive(place: Place, tmp_path: Path) -> None:
+    worker = _hang(place, tmp_path / "hold", "--stop-seconds", "0.2")
+    assert worker.send(signal.SIGTERM).wait() == 1
+    # SQLite has one writer: the other projection may be waiting for its turn.
+    assert re.search(r"did not stop in 0.2 s: .*ledger", worker.err[-1])
+    assert place.contents()["ledger"] == []
+
+
+def test_a_fault_is_durable_and_stops_nobody_else(any_place: Place) -> None:
+    any_place.credit(5, -1, 7)
+    worker = any_place.work()
+    any_place.wait_for(1, "ledger", state="faulted")
+    any_place.wait_for(3, "balances")
+    any_place.credit(8)
+    any_place.wait_for(4, "balances")
+    assert worker.send(signal.SIGTERM).wait() == 3
+    assert "ended; faulted: ledger" in worker.err[-1]
+
+    ledger, balances = any_place.statuses()["ledger"], any_place.statuses()["balances"]
+    assert (ledger["state"], ledger["position"], ledger["lag_events"]) == ("faulted", 1, 3)
+    error = ledger["last_error"]
+    assert (error["type"], error["position"]) == ("ValueError", 2)
+    assert error["message"] == "a credit can't be negative\nit must be positive"
+    assert error["event_type"] == "Credited"
+    assert "in credited" in error["stacktrace"]
+    assert (balances["state"], balances["last_error"]) == ("stopped", None)
+    assert any_place.contents()["ledger"] == [("a", 5)]
+    table = any_place.ok("status", "bank:app").out
+    assert "ledger failed at position 2" in table
+    assert "ValueError: a credit can't be negative …" in table
+
+
+def test_it_ends_by_itself_when_all_have_faulted(any_place: Place) -> None:
+    any_place.credit(1)
+    place = any_place
+    place.write("only.py", ONE_FAULTY)
+    worker = place.start("run", "only:app")
+    assert worker.wait() == 3
+    assert any("projection 'faulty' stopped at position 1" in line for line in worker.err)
+
+
+def test_exit_on_fault_ends_it_at_once(any_place: Place) -> None:
+    any_place.credit(1, -1)
+    worker = any_place.start("run", "bank:app", "--exit-on-fault")
+    assert worker.wait() == 3
+    assert {s["state"] for s in any_place.statuses().values()} == {"stopped", "faulted"}
+
+
+def test_a_mended_fault_goes_on_where_it_stopped(place: Place) -> None:
+    place.credit(5, -1, 7)
+    assert place.start("run", "bank:app", "--exit-on-fault").wait() == 3
+    place.write("bank.py", (place.folder / "bank.py").read_text().replace("< 0", "< -100"))
+    worker = place.work()
+    place.wait_for(3)
+    assert place.statuses()["ledger"]["last_error"] is None
+    assert worker.send(signal.SIGTERM).wait() == 0
+    assert place.contents()["ledger"] == [("a", -1), ("a", 5), ("a", 7)]
+
+
+def test_an_app_without_projections_has_nothing_to_run(place: Place) -> None:
+    place.write("empty.py", "import bank, holdfast\napp = holdfast.App(bank.URL)\n")
+    assert "the app has no projections" in place.run("run", "empty:app").error
+
+
+def test_the_apps_own_logging_is_respected(place: Place) -> None:
+    text = (place.folder / "bank.py").read_text()
+    place.write("bank.py", f"import logging\nlogging.basicConfig(format='OWN %(message)s')\n{text}")
+    worker = place.work()
+    worker.send(signal.SIGTERM).wait()
+    assert all(line.startswith("OWN ") for line in worker.err)
+
+
+ONE_FAULTY = """
+import bank, holdfast
+app = holdfast.App(bank.URL)
+
+@app.projection
+class Faulty(holdfast.Projection):
+    @holdfast.on("*")
+    def any(self, event, tx):
+        raise RuntimeError("no")
+"""
+
+
+def _hang(place: Place, file: Path, *arguments: str) -> Command:
+    """A worker whose ledger waits in its handler for ever."""
+    file.touch()
+    data = f'{{"file": "{file}"}}'
+    place.ok("journal", "append", "bank:app", "a", "--type", "Waited", "--data", data)
+    worker = place.start("run", "bank:app", *arguments)
+    wait_until(Path(f"{file}.reached").exists, WAIT_SECONDS, "the handler to be called")
+    return worker

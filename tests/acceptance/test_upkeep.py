@@ -1,0 +1,128 @@
+"""`holdfast migrate`, `reset` and `depose`."""
+
+import signal
+
+import pytest
+
+from tests.support.command import Command, Place
+
+
+def run_to(place: Place, position: int) -> Command:
+    """A worker that has applied everything."""
+    worker = place.work()
+    place.wait_for(position)
+    return worker
+
+
+def test_migrate_says_what_it_did(any_place: Place) -> None:
+    first = any_place.ok("migrate", "bank:app", "--json").json
+    assert first == {"url": any_place.url, "migrations": 1}
+    assert any_place.ok("migrate", "bank:app", "--json").json["migrations"] == 0
+    assert "nothing to do" in any_place.ok("migrate", "bank:app").out
+
+
+def test_migrate_of_an_app_that_does_not_by_itself(any_place: Place) -> None:
+    text = (any_place.folder / "bank.py").read_text()
+    any_place.write("bank.py", text.replace("App(URL)", "App(URL, auto_migrate=False)"))
+    assert "run holdfast migrate" in any_place.run("status", "bank:app").error
+    assert "ran 1 migration" in any_place.ok("migrate", "bank:app").out
+    any_place.ok("status", "bank:app")
+
+
+def test_reset_asks_first(any_place: Place) -> None:
+    any_place.credit(1, 2)
+    run_to(any_place, 2).send(signal.SIGTERM).wait()
+    before = any_place.contents()
+    for answer in (b"n\n", b"", b"\n"):
+        refused = any_place.run("reset", "bank:app", "ledger", stdin=answer)
+        assert (refused.code, refused.out) == (1, "")
+        assert "This clears on" in refused.err
+        assert ": ledger; and sets the checkpoint of 'ledger' from position 2" in refused.err
+    assert any_place.contents() == before
+    done = any_place.run("reset", "bank:app", "ledger", "--json", stdin=b"y\n")
+    assert done.json == {"projection": "ledger", "tables": ["ledger"], "position_before": 2}
+    after = any_place.contents()
+    assert after["ledger"] == []
+    assert after["balances"] == before["balances"]
+    assert after["holdfast_event"] == before["holdfast_event"]
+    assert any_place.statuses()["ledger"]["position"] == 0
+
+
+def test_a_reset_projection_is_built_again_by_the_worker_that_runs_it(any_place: Place) -> None:
+    any_place.credit(1, 2)
+    worker = run_to(any_place, 2)
+    epoch = any_place.statuses()["ledger"]["epoch"]
+    any_place.ok("reset", "bank:app", "ledger", "--yes")
+    worker.wait_until_said("projection started: projection=ledger", times=2)
+    any_place.wait_for(2, "ledger")
+    assert any_place.statuses()["ledger"]["epoch"] > epoch
+    assert worker.send(signal.SIGTERM).wait() == 0
+    assert any_place.contents()["ledger"] == [("a", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize("command", ["reset", "depose"])
+def test_a_projection_that_is_not_there(any_place: Place, command: str) -> None:
+    any_place.ok("migrate", "bank:app")
+    before = any_place.contents()
+    said = any_place.run(command, "bank:app", "legder", "--yes").error
+    assert said == "there is no projection 'legder'; the app has: balances, ledger"
+    assert any_place.contents() == before
+
+
+def test_reset_mends_a_changed_row_type(any_place: Place) -> None:
+    """The fault says to reset; after that, the table is made anew."""
+    any_place.credit(1, 2)
+    run_to(any_place, 2).send(signal.SIGTERM).wait()
+    text = (any_place.folder / "bank.py").read_text()
+    any_place.write("bank.py", text.replace("amount: int = 0", 'amount: str = ""', 1)
+                    .replace("row.amount += event", "row.amount += '+' + str(event")
+                    .replace("data.amount\n\n\n@app", "data.amount)\n\n\n@app"))  # fmt: skip
+    worker = any_place.start("run", "bank:app", "--exit-on-fault")
+    assert worker.wait() == 3
+    assert any("run holdfast reset balances" in line for line in worker.err)
+    any_place.ok("reset", "bank:app", "balances", "--yes")
+    run_to(any_place, 2).send(signal.SIGTERM).wait()
+    assert any_place.contents()["balances"] == [("a", "+1+2", 2)]
+
+
+def test_reset_mends_a_table_that_was_dropped(place: Place) -> None:
+    place.credit(1, 2)
+    run_to(place, 2).send(signal.SIGTERM).wait()
+    text = (place.folder / "bank.py").read_text()
+    place.write(
+        "drop.py", f"{text}\nwith app._database.writing() as c: c.script('DROP TABLE ledger')"
+    )
+    place.ok("journal", "head", "drop:app")
+    worker = place.start("run", "bank:app", "--exit-on-fault")
+    assert worker.wait() == 3
+    assert any("run holdfast reset ledger" in line for line in worker.err)
+    place.ok("reset", "bank:app", "ledger", "--yes")
+    run_to(place, 2).send(signal.SIGTERM).wait()
+    assert place.contents()["ledger"] == [("a", 1), ("a", 2)]
+
+
+def test_depose_takes_a_frozen_leader_down(any_place: Place) -> None:
+    any_place.credit(1)
+    frozen = run_to(any_place, 1)
+    frozen.send(signal.SIGSTOP)
+    other = any_place.start("run", "bank:app")
+    other.wait_until_said("running 2 projections")
+    asked = any_place.run("depose", "bank:app", "ledger", stdin=b"n\n")
+    assert asked.code == 1
+    assert f":{frozen.pid}. This takes it away." in asked.err
+    assert any_place.statuses()["ledger"]["leader"].endswith(f":{frozen.pid}")
+    for name in ("ledger", "balances"):
+        done = any_place.ok("depose", "bank:app", name, "--yes", "--json").json
+        assert (done["projection"], done["deposed"]) == (name, 1)
+    other.wait_until_said("projection started", times=2)
+    any_place.credit(2, 3)
+    any_place.wait_for(3)
+    frozen.send(signal.SIGCONT)
+    assert frozen.send(signal.SIGTERM).wait() == 0
+    assert other.send(signal.SIGTERM).wait() == 0
+    assert any_place.contents()["ledger"] == [("a", 1), ("a", 2), ("a", 3)]
+
+
+def test_depose_where_nobody_leads(any_place: Place) -> None:
+    done = any_place.ok("depose", "bank:app", "ledger", "--yes", "--json").json
+    assert done == {"projection": "ledger", "deposed": 0, "leaders": []}

@@ -1,0 +1,82 @@
+"""Database URLs: what is read, and that no secret is shown, in whatever shape it comes."""
+
+import pytest
+
+from holdfast import ConfigError
+from holdfast.sql.url import PostgresUrl, SqliteUrl, parse_url, redacted
+
+SHOWN = {
+    "postgresql://host/db": "postgresql://host/db",
+    "postgresql://me@host:5432/db": "postgresql://me@host:5432/db",
+    "postgresql://me:secret@host/db": "postgresql://me:***@host/db",
+    "postgresql://:secret@host/db": "postgresql://:***@host/db",
+    "postgresql://me:sec%20ret@host/db": "postgresql://me:***@host/db",
+    "postgresql://me:sec/ret@host/db": "postgresql://me:***@host/db",
+    "postgresql://me:sec#ret@host/db": "postgresql://me:***@host/db",
+    "postgresql://me:sec?ret@host/db": "postgresql://me:***@host/db",
+    "postgresql://me:sec@ret@host/db": "postgresql://me:***@host/db",
+    "postgresql://me:s@c/ret@host/db": "postgresql://me:***@host/db",
+    "postgresql://me:sec[ret@host/db": "postgresql://me:***@host/db",
+    "postgresql://h/db?user=me&password=secret": "postgresql://h/db?user=me&password=***",
+    "postgresql://h/db?PASSWORD=secret&a=b": "postgresql://h/db?PASSWORD=***&a=b",
+    "postgresql://h/db?sslpassword=secret": "postgresql://h/db?sslpassword=***",
+    "postgresql://h/db?passfile=/secret": "postgresql://h/db?passfile=***",
+    "me:secret@host/db": "me:***@host/db",
+    "mysql://me:secret@host/db": "mysql://me:***@host/db",
+}
+
+
+@pytest.mark.parametrize("url", SHOWN)
+def test_secrets_are_replaced(url: str) -> None:
+    assert redacted(url) == SHOWN[url]
+
+
+@pytest.mark.parametrize("url", [url for url in SHOWN if url.startswith("postgresql://")])
+def test_neither_str_nor_repr_shows_a_secret(url: str) -> None:
+    parsed = parse_url(url)
+    assert str(parsed) == repr(parsed) == SHOWN[url]
+
+
+def test_messages_of_the_driver_are_cleared_of_secrets() -> None:
+    url = PostgresUrl("postgresql://me:p%40ss%20w@host/db?sslpassword=other")
+    message = "no p@ss w, no p%40ss%20w, no other, no postgresql://me:p%40ss%20w@host/db"
+    cleared = url.hide(message)
+    assert not any(secret in cleared for secret in ("p@ss w", "p%40ss%20w", "other"))
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///bank.db", "bank.db"),
+        ("sqlite:////var/bank.db", "/var/bank.db"),
+        ("sqlite:///with%20space.db", "with space.db"),
+        ("SQLITE:///bank.db", "bank.db"),
+    ],
+)
+def test_sqlite_files(url: str, path: str) -> None:
+    parsed = parse_url(url)
+    assert isinstance(parsed, SqliteUrl)
+    assert str(parsed.path) == path
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_sqlite_in_memory(url: str) -> None:
+    assert parse_url(url) == SqliteUrl(None)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", None, 5, b"sqlite:///x", "bank.db", "sqlite://bank.db", "sqlite:bank.db",
+        "sqlite:///x.db?mode=ro", "postgresql:host", "postgresql+asyncpg://h/d", "mysql://h/d",
+    ],
+)  # fmt: skip
+def test_what_is_no_url_of_ours_is_refused(url: object) -> None:
+    with pytest.raises(ConfigError):
+        parse_url(url)
+
+
+def test_a_url_of_another_type_is_not_shown() -> None:
+    with pytest.raises(ConfigError, match=r"^the database URL is a bytes, not a str") as refused:
+        parse_url(b"postgresql://me:secret@host/db")
+    assert "secret" not in str(refused.value)
