@@ -16,6 +16,12 @@ from holdfast.core.table import Column, Key, TableSpec
 Row = tuple[Any, ...]
 
 
+class HandlerTx(Tx, Protocol):
+    """What handlers get. `has_appended`: an append has joined it, which readers want to know."""
+
+    has_appended: bool
+
+
 class Connection(Protocol):
     """One connection. Errors of an absent or unwilling database become StoreUnavailable."""
 
@@ -32,7 +38,7 @@ class Connection(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """Commits at the end of the block, rolls back if it raises."""
 
-    def handling(self) -> AbstractContextManager[Tx]:
+    def handling(self) -> AbstractContextManager[HandlerTx]:
         """Users' code runs in this block, inside a transaction that it must not end or spoil."""
 
     def check_intact(self) -> None:

@@ -41,6 +41,7 @@ def joined(connection: Any, database: Database) -> Run:
     """A function that runs our named statements inside the caller's transaction."""
     match _library(connection):
         case "tx":
+            connection.has_appended = True
             return joined(connection.connection, database)
         case "sqlite3":
             plain = _sqlite3(connection, database)

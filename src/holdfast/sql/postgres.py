@@ -49,6 +49,7 @@ _CONNECTION_DEFAULTS = {
 
 # Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
 _CONFLICTS = {"40001", "40P01", "55P03"}
+_JOURNAL_CONSTRAINTS = {"holdfast_event_id", "holdfast_event_stream_version"}
 _AWAY = ("08", "53", "57P", "58", "F0", "XX")
 
 
@@ -162,9 +163,13 @@ class PostgresDatabase:
                 return StoreUnavailable(f"no connection to {self.url} in time: {cause}")
             if isinstance(cause, psycopg.Error):
                 return self._unavailable(cause)
-            state = getattr(cause, "sqlstate", None)  # asyncpg, psycopg2 through SQLAlchemy
-            if isinstance(state, str) and (state in _CONFLICTS or state.startswith(_AWAY)):
-                return StoreUnavailable(f"{self.url}: {self.url.hide(str(cause))}")
+            # A handler's own library: asyncpg says sqlstate, psycopg2 says pgcode.
+            state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+            message = f"{self.url}: {self.url.hide(str(cause))}"
+            if isinstance(state, str) and state in _CONFLICTS:
+                return StoreConflict(message)
+            if isinstance(state, str) and state.startswith(_AWAY):
+                return StoreUnavailable(message)
         return None
 
     def close(self) -> None:
@@ -187,6 +192,10 @@ class PostgresDatabase:
         message = f"{self.url}: {self.url.hide(str(error).strip())}"
         if state in _CONFLICTS:
             return StoreConflict(message)
+        if state == "23505" and error.diag.constraint_name in _JOURNAL_CONSTRAINTS:
+            return StoreConflict(
+                f"another transaction has appended the same; append again: {message}"
+            )
         if state is not None:
             lost = state.startswith(("08", "57P"))
             return (
@@ -333,6 +342,7 @@ class PostgresTx:
 
     def __init__(self, raw: psycopg.Connection[Row]) -> None:
         self.connection = raw
+        self.has_appended = False
 
     def execute(self, sql: str, params: Any = ()) -> int:
         return self.connection.execute(sql, params or None).rowcount

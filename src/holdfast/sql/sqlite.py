@@ -6,6 +6,7 @@ their own; SQLite's file lock and a busy timeout keep them apart.
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import threading
@@ -168,6 +169,11 @@ class SqliteDatabase:
     def _busy_hint(self) -> str:
         """What an operator needs to know: nobody can take the lock from a process that hangs."""
         pid = None if self.path is None else writing_process(self.path)
+        if pid == os.getpid():
+            return (
+                "; another connection of this process is inside a write transaction. To append "
+                "in it, pass connection="
+            )
         who = "another process" if pid is None else f"process {pid}"
         return (
             f"; {who} has been inside a write transaction for {BUSY_SECONDS:g} s. If it hangs, end "
@@ -353,6 +359,7 @@ class SqliteTx:
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.connection = raw
+        self.has_appended = False
 
     def execute(self, sql: str, params: Any = ()) -> int:
         return self.connection.execute(sql, params).rowcount

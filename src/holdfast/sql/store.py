@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -81,7 +81,10 @@ class SqlSession:
     @contextmanager
     def transaction(self) -> Iterator[SqlWork]:
         with self.connection.transaction():
-            yield SqlWork(self.connection)
+            work = SqlWork(self.connection)
+            yield work
+        if work.has_appended:
+            self.database.announce()
 
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         return self.database.unavailable(error)
@@ -95,9 +98,13 @@ class SqlWork:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.has_appended = False
 
-    def handling(self) -> AbstractContextManager[Tx]:
-        return self._connection.handling()
+    @contextmanager
+    def handling(self) -> Iterator[Tx]:
+        with self._connection.handling() as tx:
+            yield tx
+            self.has_appended = tx.has_appended
 
     def check_intact(self) -> None:
         self._connection.check_intact()

@@ -1,0 +1,50 @@
+"""A checkpoint that somebody has set back by hand does not count events twice in a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast import DELETE, App, Event, TableProjection, on
+from tests.support.sql import execute
+
+
+@dataclass
+class Credited:
+    amount: int
+
+
+@dataclass
+class Closed:
+    pass
+
+
+@dataclass
+class Balance:
+    account: str
+    amount: int = 0
+
+
+class Balances(TableProjection[Balance]):
+    @on(Credited)
+    def credited(self, row: Balance, event: Event[Credited]) -> None:
+        row.amount += event.data.amount
+
+    @on(Closed)
+    def closed(self, row: Balance, event: Event[Closed]) -> Any:
+        return DELETE
+
+
+def test_rows_that_have_seen_an_event_pass_it_over(store_url: str) -> None:
+    with App(store_url) as app:
+        app.projection(Balances)
+        app.journal.append("a", [Credited(1), Credited(2)])
+        app.journal.append("b", [Credited(10)])
+        app.catch_up()
+        execute(store_url, "UPDATE holdfast_checkpoint SET position = 1")
+        app.journal.append("a", [Credited(4)])
+        app.catch_up()
+        assert sorted(execute(store_url, "SELECT account, amount, _position FROM balances")) == [
+            ("a", 7, 4),
+            ("b", 10, 3),
+        ]
