@@ -99,6 +99,19 @@ def test_an_import_that_was_killed_goes_on_where_it_was(any_place: Place) -> Non
     assert again.out == f"imported 0 events; {EVENTS:,} were there already\n"
 
 
+def test_two_imports_of_one_file_at_once_import_it_once(any_place: Place) -> None:
+    lines = lines_of(3_000)
+    del lines[7]["version"], lines[8]["version"]
+    name = write(any_place, lines)
+    any_place.ok("migrate", "bank:app")
+    both = [any_place.start("journal", "import", "bank:app", name, "--json") for _ in range(2)]
+    assert [command.wait() for command in both] == [0, 0], both
+    said = [json.loads(command.out[0]) for command in both]
+    assert sum(done["imported"] for done in said) == len(lines)
+    assert sum(done["passed_over"] for done in said) == len(lines)
+    assert [line["id"] for line in exported(any_place)] == [line["id"] for line in lines]
+
+
 def test_lines_without_ids_can_be_resumed_too(any_place: Place) -> None:
     line = {"stream": "a", "type": "Credited", "data": {"amount": 1}}
     name = write(any_place, [line] * 700)

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast import App, AppendError, ConcurrencyError
-from holdfast.sql.transfer import Imported, export_lines, import_lines, resume_export
+from holdfast.sql.exports import export_lines, resume_export
+from holdfast.sql.imports import Imported, import_lines
 
 GOOD = '{"stream":"a","type":"Credited","data":{"amount":1}}'
 BAD_LINES = {
@@ -125,6 +126,16 @@ def test_an_export_is_resumed_wherever_it_was_cut(app: App, stream: str | None) 
         file = io.BytesIO(before[:size])
         after = resume_export(app.journal, file, stream=stream)
         export_lines(app.journal, file, after=after, stream=stream)
+        assert file.getvalue() == whole
+
+
+def test_what_a_crash_left_behind_the_last_line_is_cut_off(app: App) -> None:
+    """Longer than all that will be written there."""
+    load(app, GOOD)
+    whole = export(app)
+    for rest in (b'{"position":2,"stream":"' + b"x" * 5_000, b"\0" * 5_000):
+        file = io.BytesIO(whole + rest)
+        assert resume_export(app.journal, file) == 1
         assert file.getvalue() == whole
 
 

@@ -18,8 +18,10 @@ from holdfast.cli.apps import takes_app
 from holdfast.cli.output import json_option, plural, print_json, progress_bar, shown
 from holdfast.core.errors import ConfigError, StoreUnavailable
 from holdfast.core.event import NewEvent, RawEvent
+from holdfast.sql.exports import export_lines, resume_export
+from holdfast.sql.imports import import_lines
 from holdfast.sql.journal import Journal
-from holdfast.sql.transfer import encode_line, export_lines, import_lines, resume_export
+from holdfast.sql.lines import encode_line
 
 STREAM = click.option("--stream", metavar="NAME", help="Only the events of this stream.")
 

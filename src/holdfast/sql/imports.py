@@ -1,7 +1,4 @@
-"""The journal as JSON Lines: one event a line, streamed, and resumable in both directions.
-
-A line is `{"position", "stream", "version", "id", "type", "data", "metadata", "recorded_at"}`. To
-import, only stream, type and data are needed. Payloads go through to the letter.
+"""Imports of JSON Lines into the journal: streamed, and resumable.
 
 An import is a row of transactions. Whatever ends it, a whole number of them is in, and to import
 the same file again passes over what is there already. It knows an event by its id; a line without
@@ -14,58 +11,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, BinaryIO
+from typing import BinaryIO
 from uuid import UUID, uuid5
 
 import msgspec
 
 from holdfast.core.codec import describe
-from holdfast.core.errors import (
-    AppendError,
-    ConcurrencyError,
-    ConfigError,
-    PayloadError,
-    StoreConflict,
-)
+from holdfast.core.errors import AppendError, ConcurrencyError, PayloadError, StoreConflict
 from holdfast.core.event import RawEvent
 from holdfast.sql.join import Run
 from holdfast.sql.journal import Journal, Record, append_steps, documents, drive
+from holdfast.sql.lines import decode_line
 
 BATCH_LINES = 500
 BATCH_BYTES = 4 * 2**20
-"""A transaction of an import has at most this much, and a line more."""
+"""A transaction has at most this much, and a line more."""
 
 CONFLICT_ATTEMPTS = 5
 """How often a transaction is tried that meets others in a deadlock."""
 
-REPORT_EVENTS = 1_000
-"""How often an export says how far it is."""
-
-SEEK_BYTES = 64 * 1024
-
-_LINE_START = b'{"position":'
 _IDS = UUID("6ad0cf34-3a1e-5c08-9d0e-3a7a7f1f6f0d")
-
-
-class Line(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One line of a file. `data` and `metadata` are JSON as it stands there."""
-
-    position: int | None = None
-    stream: str
-    version: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
-    id: UUID | None = None
-    type: str
-    data: msgspec.Raw
-    metadata: msgspec.Raw = msgspec.Raw(b"{}")
-    recorded_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """How far an export is: events written, and the position of the last one in the file."""
-
-    events: int
-    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,46 +41,6 @@ class Imported:
     bytes_read: int
     imported: int
     passed_over: int
-
-
-def export_lines(
-    journal: Journal,
-    out: BinaryIO,
-    *,
-    after: int = 0,
-    stream: str | None = None,
-    progress: Callable[[Exported], None] = lambda _: None,
-) -> Exported:
-    """Writes the events after a position, of all streams or of one, as far as the journal goes."""
-    events = journal.read_raw(after=after) if stream is None else journal.read_stream_raw(stream)
-    done = Exported(0, after)
-    for event in events:
-        if event.position <= after:
-            continue  # Of one stream, which is read from its beginning.
-        out.write(encode_line(event))
-        done = Exported(done.events + 1, event.position)
-        if done.events % REPORT_EVENTS == 0:
-            progress(done)
-    progress(done)
-    return done
-
-
-def resume_export(journal: Journal, file: BinaryIO, *, stream: str | None = None) -> int:
-    """Cuts a half-written last line off an export, and returns the position to go on after.
-
-    Raises ConfigError, and changes nothing, if the file is not an export of this journal (and of
-    this stream). The file is open for reading and writing, and is left at its end.
-    """
-    end = _after_line_break(file, file.seek(0, 2))
-    position = _last_position(journal, file, end, stream) if end else 0
-    if not end:
-        file.seek(0)
-        begun = file.read(len(_LINE_START))
-        if begun != _LINE_START[: len(begun)]:
-            raise ConfigError("the file is not an export of a journal; it is left as it is")
-    file.seek(end)
-    file.truncate()
-    return position
 
 
 def import_lines(
@@ -178,7 +103,7 @@ class _Reader:
         self.refused: AppendError | None = None
         self._journal, self._file = journal, file
         # Room for a payload at the limit in which every character is escaped.
-        self._limit = 8 * journal.max_payload_bytes + SEEK_BYTES
+        self._limit = 8 * journal.max_payload_bytes + 64 * 1024
 
     def batch(self) -> list[_Ready]:
         """Lines for one transaction; after the last ones, `at_end` or `refused` is set."""
@@ -207,7 +132,7 @@ def _ready(journal: Journal, number: int, text: bytes, now: datetime) -> _Ready:
     if number == 1:
         text = text.removeprefix(b"\xef\xbb\xbf")
     try:
-        line = _decode(text)
+        line = decode_line(text)
         event = RawEvent(
             position=0,
             stream=line.stream,
@@ -350,61 +275,3 @@ def _refused(number: int, error: AppendError) -> AppendError:
     refused = AppendError(f"line {number:,}: {error}")
     refused.__cause__ = error
     return refused
-
-
-def encode_line(event: RawEvent) -> bytes:
-    """An event as a line, with its line break."""
-    line = Line(
-        position=event.position,
-        stream=event.stream,
-        version=event.version,
-        id=event.id,
-        type=event.type,
-        data=_on_one_line(event.data),
-        metadata=_on_one_line(event.metadata),
-        recorded_at=event.recorded_at,
-    )
-    return _encode(line) + b"\n"
-
-
-def _on_one_line(text: str) -> msgspec.Raw:
-    """In JSON a line break can only be space between tokens."""
-    return msgspec.Raw(text.replace("\n", " ").replace("\r", " "))
-
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Line).decode
-
-
-def _last_position(journal: Journal, file: BinaryIO, end: int, stream: str | None) -> int:
-    """The position in the line that ends at `end`; raises unless it is this journal's."""
-    start = _after_line_break(file, end - 1)
-    file.seek(start)
-    try:
-        last = _decode(file.read(end - start))
-    except msgspec.MsgspecError as error:
-        raise ConfigError(
-            f"the file is not an export of a journal, and is left as it is: {error}"
-        ) from error
-    position = last.position or 0
-    event = next(journal.read_raw(after=position - 1, limit=1), None)
-    if event is None or (event.position, event.id) != (position, last.id):
-        raise ConfigError("the file's last line is no event of this journal; it is left as it is")
-    if stream not in (None, last.stream):
-        raise ConfigError(
-            f"the file ends with an event of stream {last.stream!r}, not {stream!r}; "
-            "it is left as it is"
-        )
-    return position
-
-
-def _after_line_break(file: BinaryIO, end: int) -> int:
-    """Where the last line break before `end` ends; 0 if there is none."""
-    while end:
-        start = max(0, end - SEEK_BYTES)
-        file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0
