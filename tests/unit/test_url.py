@@ -33,7 +33,7 @@ def test_secrets_are_replaced(url: str) -> None:
 
 @pytest.mark.parametrize("url", [url for url in SHOWN if url.startswith("postgresql://")])
 def test_neither_str_nor_repr_shows_a_secret(url: str) -> None:
-    parsed = parse_url(url)
+    parsed = PostgresUrl(url)
     assert str(parsed) == repr(parsed) == SHOWN[url]
 
 
@@ -80,3 +80,26 @@ def test_a_url_of_another_type_is_not_shown() -> None:
     with pytest.raises(ConfigError, match=r"^the database URL is a bytes, not a str") as refused:
         parse_url(b"postgresql://me:secret@host/db")
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("password", ["sec@ret", "sec/ret", "sec?ret", "s@c/ret", "s@c?ret"])
+def test_a_password_that_is_not_quoted_is_refused_with_the_way_to_quote_it(password: str) -> None:
+    with pytest.raises(ConfigError, match="write @ as %40"):
+        parse_url(f"postgresql://me:{password}@host/db")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://",
+        "postgresql:///db",
+        "postgresql://host:5432,other:5433/db?target_session_attrs=any",
+        "postgresql://me:p%40ss@[::1]:5432/db",
+        "postgresql://[::1]/db?application_name=a@b",
+        "postgresql://me@%2Fvar%2Frun/db",
+        "postgres://me:@host",
+        "POSTGRESQL://me:sec#r:et@host/db",
+    ],
+)
+def test_urls_that_the_driver_takes_are_taken(url: str) -> None:
+    assert parse_url(url) == PostgresUrl(url)

@@ -10,7 +10,14 @@ from urllib.parse import quote_plus, unquote
 from holdfast.core.errors import ConfigError
 
 HINT = "use sqlite:///path/to/file.db, sqlite:///:memory:, or postgresql://user@host/database"
-_SECRET_PARAMETER = re.compile(r"([?&](?:password|sslpassword|passfile)=)([^&]*)", re.IGNORECASE)
+_SECRET_PARAMETER = re.compile(
+    r"((?:^|[?&\s])(?:password|sslpassword|passfile)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&]*)",
+    re.IGNORECASE,
+)
+_HOST = r"(?:\[[^\]]*\]|[^]:[@/?,]*)(?::\d*)?"
+_PROPER = re.compile(
+    rf"[^:]*://(?:[^@/?]*@)?{_HOST}(?:,{_HOST})*(?:/[^@?]*)?(?:\?(?:[^=&@/]*=[^&]*(?:&|$))*)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class PostgresUrl:
 
     def hide(self, message: str) -> str:
         """The message without any secret of this URL, whatever the driver put into it."""
-        for secret in _secrets(self.uri):
+        for secret in sorted(_secrets(self.uri), key=len, reverse=True):
             message = message.replace(secret, "***")
         return message
 
@@ -50,8 +57,8 @@ def parse_url(url: object) -> SqliteUrl | PostgresUrl:
     scheme = url.partition(":")[0].lower()
     if scheme == "sqlite":
         return _sqlite(url)
-    if scheme in ("postgresql", "postgres") and "://" in url:
-        return PostgresUrl(url)
+    if scheme in ("postgresql", "postgres") and url[len(scheme) :].startswith("://"):
+        return _postgres(url)
     if scheme.startswith(("postgresql+", "sqlite+")):
         raise ConfigError(f"URL scheme {scheme!r} names another library's driver; {HINT}")
     raise ConfigError(f"can't read the database URL {redacted(url)!r}; {HINT}")
@@ -67,24 +74,38 @@ def redacted(url: str) -> str:
 def _secrets(uri: str) -> set[str]:
     start, end = _password(uri)
     found = [uri[start:end], *(match[2] for match in _SECRET_PARAMETER.finditer(uri))]
+    # The driver may have cut a password that was not quoted into pieces.
+    found += [piece for piece in re.split("[^%\\w]", uri[start:end]) if len(piece) > 2]
     return {form for s in found if s for form in (s, unquote(s), quote_plus(s))} | {uri}
 
 
 def _password(url: str) -> tuple[int, int]:
     """Where the password is: up to the last @, as one with / # ? or @ in it may not be quoted."""
-    start = url.find("://") + 3 if "://" in url else 0
+    scheme = re.match(r"[\w+.-]*://", url)
+    start = scheme.end() if scheme else 0
     end = url.rfind("@")
     colon = url.find(":", start, max(start, end))
     return (colon + 1, end) if colon >= 0 else (0, 0)
 
 
+def _postgres(url: str) -> PostgresUrl:
+    """Refuses a password with a stray @ / or ?, whose parts the driver would take for a host."""
+    if not _PROPER.fullmatch(url):
+        raise ConfigError(
+            f"can't read the database URL {redacted(url)!r}; in user and password, write @ as %40, "
+            "/ as %2F, ? as %3F, : as %3A and % as %25"
+        )
+    return PostgresUrl(url)
+
+
 def _sqlite(url: str) -> SqliteUrl:
     prefix, path = "sqlite://", url[len("sqlite://") :]
     if not url.lower().startswith(prefix) or (path and not path.startswith("/")):
-        raise ConfigError(f"can't read the database URL {url!r}; {HINT}")
+        raise ConfigError(f"can't read the database URL {redacted(url)!r}; {HINT}")
     path = unquote(path[1:])
     if path in ("", ":memory:"):
         return SqliteUrl(None)
     if "?" in path or "\0" in path:
-        raise ConfigError(f"the database URL {url!r} has parameters, which SQLite doesn't take")
+        shown = redacted(url)
+        raise ConfigError(f"the database URL {shown!r} has parameters, which SQLite doesn't take")
     return SqliteUrl(Path(path))
