@@ -204,9 +204,10 @@ def test_an_append_that_waits_for_its_stream_holds_up_nobody(app: App, connect: 
         waiting = pool.submit(append, app, "shared", waiter)
         wait_until(lambda: is_waiting(observer, waiter), 30, "the second append to wait")
         append(app, "after")
-        assert read(app) == []
+        before_the_commit = read(app)
         owner.commit()
         waiting.result()
+    assert before_the_commit == []
     assert read(app) == [(1, "shared"), (2, "after")]
     append(app, "last")
     waiter.commit()
