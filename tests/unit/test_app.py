@@ -16,7 +16,7 @@ def test_the_largest_payload_is_a_setting() -> None:
         return NewEvent({"x": "x" * (size - len('{"x":""}') - len("{}"))}, type="X")
 
     with App("sqlite:///:memory:", max_payload_bytes=100) as app:
-        with pytest.raises(AppendError, match="101 bytes .* the limit is 100"):
+        with pytest.raises(AppendError, match=r"101 bytes .* the limit is 100"):
             app.journal.append("a", [event(101)])
         app.journal.append("a", [event(100)])
         with pytest.raises(AppendError, match="the limit is 100"):
