@@ -8,12 +8,12 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from holdfast import App, NewEvent, StoreConflict
+from holdfast import App, AppendError, NewEvent
 from tests.support.postgres import wait_until
 from tests.support.sql import execute
 
 
-def test_the_later_one_is_told_to_append_again(postgres_url: str) -> None:
+def test_the_later_one_is_refused(postgres_url: str) -> None:
     with App(postgres_url) as app, ThreadPoolExecutor() as threads:
         app.migrate()
         event = NewEvent({}, type="Paid", id=uuid4())
@@ -22,7 +22,7 @@ def test_the_later_one_is_told_to_append_again(postgres_url: str) -> None:
             second = threads.submit(app.journal.append, "b", [event])
             wait_until(lambda: _somebody_waits(postgres_url), 60, "the second append to wait")
             first.commit()
-        with pytest.raises(StoreConflict, match="append again"):
+        with pytest.raises(AppendError, match="are in the journal already"):
             second.result()
         assert [event.stream for event in app.journal.read()] == ["a"]
 

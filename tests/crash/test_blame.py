@@ -65,7 +65,6 @@ def test_an_event_that_always_loses_the_connection_is_blamed(postgres_url: str, 
         assert (status.position, status.events_processed) == (at - 1, at - 1)
 
 
-@pytest.mark.xfail(reason="the fault is written through the connection that was lost")
 def test_the_blame_outlives_the_process(postgres_url: str) -> None:
     with ledger_app(postgres_url, lambda _, tx: cut_own_connection(tx)) as app:
         app.journal.append("account-1", [Moved(1)])
@@ -93,7 +92,6 @@ def test_an_event_that_loses_the_connection_twice_is_not_blamed(postgres_url: st
         assert app.status()[0].events_processed == 10
 
 
-@pytest.mark.xfail(reason="failures are counted in a row even where events were applied between")
 def test_failures_with_progress_between_them_are_not_consecutive(postgres_url: str) -> None:
     """Two losses at every other event: ten in all, which is the limit, but never three in a row."""
     tried: list[int] = []

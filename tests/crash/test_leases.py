@@ -76,12 +76,7 @@ def test_of_two_apps_in_a_process_one_leads(store_url: str, open_app: OpenApp) -
     check_rows(store_url, complete=True)
 
 
-def test_an_app_that_runs_twice_leads_once(
-    store_url: str, open_app: OpenApp, request: pytest.FixtureRequest
-) -> None:
-    if store_url.startswith("postgresql"):
-        reason = "a session may take its own advisory lock again, so both lead in turns"
-        request.applymarker(pytest.mark.xfail(reason=reason))
+def test_an_app_that_runs_twice_leads_once(store_url: str, open_app: OpenApp) -> None:
     app, heard = open_app(store_url)
     with app.running():
         await_started(heard, [1])

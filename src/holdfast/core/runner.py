@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from holdfast.core.apply import Applier
@@ -136,13 +136,16 @@ class Runner:
                 session.prepare(self.definition)
                 self._follow(session, applier, lease)
             except EventFailed as failed:
-                self._give_up(_fault(failed.error, self._wiring.clock, failed.event), session)
+                self._give_up(_fault(failed.error, self._wiring.clock, failed.event))
             except StoreFailedAt as failed:
-                self._strike(failed, session)
-            except (Fenced, StoreUnavailable):
+                self._strike(failed, applier)
+            except Fenced:
+                raise
+            except StoreUnavailable:
+                self._note_progress(applier)
                 raise
             except Exception as error:
-                self._give_up(_fault(error, self._wiring.clock), session)
+                self._give_up(_fault(error, self._wiring.clock))
             else:
                 session.release(applier.checkpoint)
                 self._emit(Stopped(*self._names, applier.checkpoint.position))
@@ -209,13 +212,19 @@ class Runner:
         at = positions.index(self._suspect.position)
         return [part for part in (events[:at], events[at : at + 1], events[at + 1 :]) if part]
 
-    def _strike(self, failed: StoreFailedAt, session: Session) -> None:
+    def _note_progress(self, applier: Applier) -> None:
+        """Failures with a commit between them are not in a row."""
+        if self._checkpoint is not None and applier.checkpoint != self._checkpoint:
+            self._failures = 0
+
+    def _strike(self, failed: StoreFailedAt, applier: Applier) -> None:
         """The store failed inside a handler. Once is the store; again and again is the event."""
+        self._note_progress(applier)
         known = self._suspect is not None and self._suspect.position == failed.event.position
         self._strikes = self._strikes + 1 if known else 1
         self._suspect = failed.event
         if failed.error.connection_lost and self._strikes >= STRIKES:
-            self._give_up(_fault(failed.error, self._wiring.clock, failed.event), session)
+            self._give_up(_fault(failed.error, self._wiring.clock, failed.event))
         else:
             raise failed.error
 
@@ -229,22 +238,14 @@ class Runner:
         self._emit(PollFailed(*self._names, self._failures, str(error), delay))
         self._stop.wait(delay)
 
-    def _give_up(self, fault: Fault, session: Session | None = None) -> None:
+    def _give_up(self, fault: Fault) -> None:
         """Ends the runner with a fault, written to the store if it can be reached."""
         self.fault = fault
-        try:
-            if session is None:
-                with closing(self._wiring.open_session()) as own:
-                    self._record(own, fault)
-            else:
-                self._record(session, fault)
-        except HoldfastError:
-            pass  # The store is what is away. The signal and the exit code still say it.
-        self._emit(Faulted(*self._names, fault))
-
-    def _record(self, session: Session, fault: Fault) -> None:
         if self._checkpoint is not None:
-            session.record_fault(self._checkpoint, fault)
+            # Not the runner's own session: its connection may be what has failed.
+            with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
+                session.record_fault(self._checkpoint, fault)
+        self._emit(Faulted(*self._names, fault))
 
     def _is_arrived(self, checkpoint: Checkpoint) -> bool:
         return self._until is not None and checkpoint.position >= self._until

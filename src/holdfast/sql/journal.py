@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.core.codec import EventTypes, encode_metadata
-from holdfast.core.errors import AppendError, ConcurrencyError, PayloadError
+from holdfast.core.errors import AppendError, ConcurrencyError, PayloadError, StoreConflict
 from holdfast.core.event import Appended, Event, NewEvent, RawEvent, check_stream, check_type
 from holdfast.core.ports import Clock
 from holdfast.sql.database import Database, Row
@@ -80,8 +80,12 @@ class Journal:
             self._check_prepared()
             return drive(steps, joined(connection, self._database))
         self._prepare()
-        with self._database.appending() as own:
-            appended = drive(steps, own.run)
+        try:
+            appended = self._append(steps)
+        except StoreConflict:
+            # Another transaction has just appended events of these ids. A second look says what
+            # that means.
+            appended = self._append(self._steps(stream, events, expected_version, metadata))
         self._database.announce()
         return appended
 
@@ -214,6 +218,10 @@ class Journal:
         return Record(
             event.id, event.type, event.data, event.metadata, recorded_at, id_is_given=True
         )
+
+    def _append(self, steps: Steps) -> Appended:
+        with self._database.appending() as own:
+            return drive(steps, own.run)
 
     def _steps(
         self,

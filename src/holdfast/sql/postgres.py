@@ -165,11 +165,9 @@ class PostgresDatabase:
                 return self._unavailable(cause)
             # A handler's own library: asyncpg says sqlstate, psycopg2 says pgcode.
             state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-            message = f"{self.url}: {self.url.hide(str(cause))}"
-            if isinstance(state, str) and state in _CONFLICTS:
-                return StoreConflict(message)
-            if isinstance(state, str) and state.startswith(_AWAY):
-                return StoreUnavailable(message)
+            if isinstance(state, str) and (state in _CONFLICTS or state.startswith(_AWAY)):
+                kind = StoreConflict if state in _CONFLICTS else StoreUnavailable
+                return kind(f"{self.url}: {self.url.hide(str(cause))}")
         return None
 
     def close(self) -> None:

@@ -36,6 +36,7 @@ class Keeper:
         self._connect, self._bell = connect, bell
         self._lock = threading.RLock()
         self._raw: psycopg.Connection[Any] | None = None
+        self._held: set[int] = set()
         self._thread: threading.Thread | None = None
         self._interrupt: socket.socket | None = None
 
@@ -46,13 +47,19 @@ class Keeper:
 
     def acquire(self, checkpoint_id: int) -> PostgresLease | None:
         with self._lock:
+            if checkpoint_id in self._held:
+                return None  # The server would let the same connection take it once more.
             raw = self._open()
             row = self._execute(raw, "SELECT pg_try_advisory_lock(%s, %s)", checkpoint_id)
-            return PostgresLease(self, raw, checkpoint_id) if row[0] else None
+            if not row[0]:
+                return None
+            self._held.add(checkpoint_id)
+            return PostgresLease(self, raw, checkpoint_id)
 
     def release(self, raw: psycopg.Connection[Any], checkpoint_id: int) -> None:
         with self._lock, suppress(StoreUnavailable):
             if raw is self._raw:
+                self._held.discard(checkpoint_id)
                 self._execute(raw, "SELECT pg_advisory_unlock(%s, %s)", checkpoint_id)
 
     def is_current(self, raw: psycopg.Connection[Any]) -> bool:
@@ -97,6 +104,7 @@ class Keeper:
             with suppress(psycopg.Error):
                 self._raw.close()
             self._raw = None
+        self._held.clear()
         if self._interrupt is not None:
             self._interrupt.close()
             self._interrupt = None
