@@ -29,6 +29,7 @@ LOOK_SECONDS = 0.1
     type=click.FloatRange(min=0, min_open=True),
     default=20.0,
     show_default=True,
+    metavar="SECONDS",
     help="How long a stop waits for handlers to return.",
 )
 def run(app: App, exit_on_fault: bool, stop_seconds: float) -> None:

@@ -42,9 +42,9 @@ COLOURS = {"running": "green", "faulted": "bold red", "stopped": "yellow", "neve
 )
 @json_option
 def status(app: App, watch: bool, interval_seconds: float, as_json: bool) -> None:
-    """Show state, position, lag, rate and last error of each projection.
+    """Show how far each projection is.
 
-    "behind" counts positions up to the journal's head; "lag" is the age of the oldest event that
+    State, position, lag, rate, leader and last error. "behind" counts positions up to the journal's head; "lag" is the age of the oldest event that
     is not applied. With --watch, a terminal shows one table that changes; a pipe gets a table, or
     with --json a line, each time.
     """

@@ -35,9 +35,9 @@ def migrate(app: App, as_json: bool) -> None:
 @yes_option
 @json_option
 def reset(app: App, projection: str, yes: bool, as_json: bool) -> None:
-    """Clear a projection's tables and checkpoint, so that it is built again from the first event.
+    """Clear a projection, to build it again.
 
-    Tables and checkpoint are cleared in one transaction. The journal is not touched. A worker
+    Its tables and checkpoint are cleared in one transaction, and it begins at the first event. The journal is not touched. A worker
     that runs the projection begins again at once.
     """
     tables = app.tables(projection)

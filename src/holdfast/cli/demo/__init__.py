@@ -37,9 +37,9 @@ WRITE_SECONDS = 12.0
 @click.option("--url", metavar="URL", help="An empty database to use instead of a SQLite file.")
 @json_option
 def demo(events: int, keep: bool, url: str | None, as_json: bool) -> None:
-    """Show the product at work, in half a minute, with nothing but a temporary folder.
+    """Show the product at work, in half a minute.
 
-    A worker process keeps three read models of a small bank while four threads append. It is
+    It needs nothing but a temporary folder. A worker process keeps three read models of a small bank while four threads append. It is
     killed with kill -9 in the middle of its work; a new one takes over. In the end every row is
     compared with the journal. Exit code 1 if anything is wrong.
     """
