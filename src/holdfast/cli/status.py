@@ -44,9 +44,9 @@ COLOURS = {"running": "green", "faulted": "bold red", "stopped": "yellow", "neve
 def status(app: App, watch: bool, interval_seconds: float, as_json: bool) -> None:
     """Show how far each projection is.
 
-    State, position, lag, rate, leader and last error. "behind" counts positions up to the journal's head; "lag" is the age of the oldest event that
-    is not applied. With --watch, a terminal shows one table that changes; a pipe gets a table, or
-    with --json a line, each time.
+    State, position, lag, rate, leader and last error. "behind" counts positions up to the
+    journal's head; "lag" is the age of the oldest event that is not applied. With --watch, a
+    terminal shows one table that changes; a pipe gets a table, or with --json a line, each time.
     """
     if not watch:
         _print(read_statuses(app), app, as_json)

@@ -37,8 +37,8 @@ def migrate(app: App, as_json: bool) -> None:
 def reset(app: App, projection: str, yes: bool, as_json: bool) -> None:
     """Clear a projection, to build it again.
 
-    Its tables and checkpoint are cleared in one transaction, and it begins at the first event. The journal is not touched. A worker
-    that runs the projection begins again at once.
+    Its tables and checkpoint are cleared in one transaction, and it begins at the first event.
+    The journal is not touched. A worker that runs the projection begins again at once.
     """
     tables = app.tables(projection)
     position = sum(status.position for status in _statuses(app, projection))

@@ -39,9 +39,10 @@ WRITE_SECONDS = 12.0
 def demo(events: int, keep: bool, url: str | None, as_json: bool) -> None:
     """Show the product at work, in half a minute.
 
-    It needs nothing but a temporary folder. A worker process keeps three read models of a small bank while four threads append. It is
-    killed with kill -9 in the middle of its work; a new one takes over. In the end every row is
-    compared with the journal. Exit code 1 if anything is wrong.
+    It needs nothing but a temporary folder. A worker process keeps three read models of a small
+    bank while four threads append. It is killed with kill -9 in the middle of its work; a new one
+    takes over. In the end every row is compared with the journal. Exit code 1 if anything is
+    wrong.
     """
     with ExitStack() as cleanup:
         folder = cleanup.enter_context(_folder(keep=keep))
