@@ -7,16 +7,20 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import count
 from typing import Any
 from uuid import UUID
 
-from holdfast.core.errors import Fenced, StoreUnavailable
+from holdfast.core.errors import Fenced, StoreConflict, StoreUnavailable
 from holdfast.core.ports import Advance, Checkpoint, Chunk, Clock, Fault, Lease, RowChange
 from holdfast.core.projection import Definition, Tx
 from holdfast.core.status import LastError, ProjectionStatus
 from holdfast.core.table import Key, TableSpec
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.tables import clear_tables, prepare_tables
+
+RESET_ATTEMPTS = 5
+"""A reset may meet the running projection in a deadlock so often, before it says so."""
 
 RATE_SECONDS = 10.0
 """A rate that was measured longer ago than this is history, and shown as 0."""
@@ -173,9 +177,16 @@ def reset(database: Database, definition: Definition) -> list[str]:
 
     Whoever runs it now is fenced, and begins again at the first event.
     """
-    with database.writing() as connection:
-        connection.run("reset_checkpoint", {"projection": definition.name})
-        tables = clear_tables(connection, definition)
+    for attempt in count(1):
+        try:
+            with database.writing() as connection:
+                connection.run("reset_checkpoint", {"projection": definition.name})
+                tables = clear_tables(connection, definition)
+            break
+        except StoreConflict:
+            # A runner locks rows and then the checkpoint; this, of necessity, goes the other way.
+            if attempt == RESET_ATTEMPTS:
+                raise
     database.announce()
     return tables
 
