@@ -14,6 +14,7 @@ from tests.support.worker_app import Moved, build_app
 from tests.support.worker_appender import Appender
 from tests.support.worker_checks import await_arrival, await_progress, check_rows, read_progress
 from tests.support.worker_gate import at_commit, waiting_for_lock
+from tests.support.worker_lease import lose_leases
 from tests.support.worker_process import WorkerProcess
 
 BACKLOG_EVENTS = 150
@@ -59,31 +60,37 @@ def kill_workers(url: str, *, kills: int) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["committed", "rolled back"])
-def test_worker_killed_while_its_commit_is_on_the_way(postgres_url: str, outcome: str) -> None:
-    """It never learns how its commit ends; the next one waits for it, and goes by the table."""
+def test_worker_lost_while_its_commit_is_on_the_way(postgres_url: str, outcome: str) -> None:
+    """It never learns how its commit ends; the next one waits for it, and goes by the table.
+
+    Frozen first, and killed after the outcome: the server would end a dead client's commit.
+    """
     with build_app(postgres_url) as app, psycopg.connect(postgres_url, autocommit=True) as gate:
         app.migrate()
         app.journal.append("account-1", [Moved(1)] * 5)
         gate.execute("SELECT pg_advisory_lock(%s)", (GATE,))
         at_commit(postgres_url, f"pg_advisory_xact_lock_shared({GATE})")
 
-        with WorkerProcess(postgres_url) as killed:
+        with WorkerProcess(postgres_url) as lost:
             wait_until(
-                lambda: len(waiting_for_lock(gate)) == 2, 30, f"both commits to wait: {killed!r}"
+                lambda: len(waiting_for_lock(gate)) == 2, 30, f"both commits to wait: {lost!r}"
             )
             committing = waiting_for_lock(gate)
-            killed.kill()
-        with WorkerProcess(postgres_url) as successor:
-            wait_until(
-                lambda: len(waiting_for_lock(gate)) == 4, 30, f"it to take over: {successor!r}"
-            )
-            if outcome == "rolled back":
-                for pid in committing:
-                    gate.execute("SELECT pg_terminate_backend(%s)", (pid,))
-            gate.execute("SELECT pg_advisory_unlock(%s)", (GATE,))
-            app.journal.append("account-1", [Moved(10)] * 3)
-            await_arrival(postgres_url)
-            assert successor.stop() == 0, successor
+            lost.freeze()
+            assert lose_leases(postgres_url) == 1
+            with WorkerProcess(postgres_url) as successor:
+                wait_until(
+                    lambda: len(waiting_for_lock(gate)) == 4, 30, f"it to take over: {successor!r}"
+                )
+                if outcome == "rolled back":
+                    for pid in committing:
+                        gate.execute("SELECT pg_terminate_backend(%s)", (pid,))
+                gate.execute("SELECT pg_advisory_unlock(%s)", (GATE,))
+                await_arrival(postgres_url)
+                lost.kill()
+                app.journal.append("account-1", [Moved(10)] * 3)
+                await_arrival(postgres_url)
+                assert successor.stop() == 0, successor
         check_rows(postgres_url, complete=True)
         handled = sum(line.startswith("Handling") for line in successor.lines)
         assert handled == (3 if outcome == "committed" else 8)
