@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from holdfast.app import App
 from holdfast.core.errors import ConfigError, WaitTimeout
 from holdfast.core.event import Event
-from holdfast.core.projection import TableProjection, on
+from holdfast.core.projection import Projection, TableProjection, Tx, on
 from holdfast.core.signals import Committed, Signal, Started, Stopped
+from holdfast.sql.store import SqlSession
 from holdfast.testing.contracts.samples import (
     WAIT_SECONDS,
     Counted,
@@ -189,6 +191,23 @@ class RunningContract:
                 app.wait_for(Sums, appended.position, timeout_seconds=WAIT_SECONDS)
                 assert fetch(app, SUMS) == [("a", total), ("b", sum(range(n + 1)))]
             assert status_of(app, "sums").state == "running"
+
+    def test_whoever_was_taken_over_begins_no_side_effect(self, app: App) -> None:
+        called: list[int] = []
+
+        @app.projection
+        class Calling(Projection):
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                called.append(event.data.n)
+
+        first = app.journal.append("a", [Counted(1)])
+        with app.running(), closing(SqlSession(app._database)) as session:
+            app.wait_for(Calling, first.position, timeout_seconds=WAIT_SECONDS)
+            session.take_over(session.open_checkpoint("calling", "journal"))
+            second = app.journal.append("a", [Counted(2)])
+            app.wait_for(Calling, second.position, timeout_seconds=WAIT_SECONDS)
+        assert called == [1, 2]
 
     def test_writers_and_runners_side_by_side(self, app: App) -> None:
         app.projection(Sums)
