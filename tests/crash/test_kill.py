@@ -22,7 +22,7 @@ GATE = 4711
 
 
 def test_workers_killed_at_random_moments(store_url: str) -> None:
-    kill_workers(store_url, kills=18)
+    kill_workers(store_url, kills=15)
 
 
 @pytest.mark.soak

@@ -22,7 +22,7 @@ from tests.support.worker_app import Moved, build_app
 from tests.support.worker_checks import await_arrival, check_rows, read_progress
 
 WRITERS = 16
-TRANSACTIONS = 40
+TRANSACTIONS = 30
 """Of each writer, at least: they go on until the readers have passed what was there half-way."""
 
 
@@ -39,7 +39,7 @@ def test_many_writers(postgres_url: str) -> None:
 
 @pytest.mark.soak
 def test_many_writers_for_long(postgres_url: str) -> None:
-    outcome = stress(postgres_url, transactions=1_000)
+    outcome = stress(postgres_url, transactions=500)
     print(outcome)
 
     check_rows(postgres_url, complete=True)
