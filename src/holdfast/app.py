@@ -19,7 +19,7 @@ from holdfast.core.runner import Runner, Wiring
 from holdfast.core.signals import Bell, Committed, Faulted, Listener, Signal, Signals
 from holdfast.core.status import ProjectionStatus
 from holdfast.core.supervisor import Supervisor
-from holdfast.logs import log_signal
+from holdfast.logs import guarded, log_signal
 from holdfast.sql import store
 from holdfast.sql.database import Database
 from holdfast.sql.journal import Journal
@@ -128,8 +128,8 @@ class App:
         return tuple(self._definitions)
 
     def listen(self, listener: Listener) -> None:
-        """Calls `listener` with every signal, on the runner's thread; it must not raise."""
-        self._signals.listen(listener)
+        """Calls `listener` with every signal, on the runner's thread; what it raises is logged."""
+        self._signals.listen(guarded(listener))
 
     def migrate(self) -> int:
         """Creates or updates holdfast's own tables; returns how many migrations ran."""

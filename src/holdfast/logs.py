@@ -11,6 +11,7 @@ from holdfast.core.signals import (
     Committed,
     Faulted,
     LeaseLost,
+    Listener,
     PollFailed,
     Signal,
     Started,
@@ -42,6 +43,18 @@ def log_signal(signal: Signal) -> None:
             logger.debug("projection faulted, traceback: %s", signal.fault.error_stacktrace)
         case _:
             assert_never(signal)
+
+
+def guarded(listener: Listener) -> Listener:
+    """The listener, unable to stop a projection: what it raises is logged."""
+
+    def listen(signal: Signal) -> None:
+        try:
+            listener(signal)
+        except Exception:
+            logger.exception("a listener failed")
+
+    return listen
 
 
 def _log(level: int, text: str, signal: Signal) -> None:

@@ -16,7 +16,8 @@ def lose_leases(url: str) -> int:
     with psycopg.connect(url, autocommit=True) as operator:
         ended = operator.execute(
             "SELECT pg_terminate_backend(pid) FROM (SELECT DISTINCT pid FROM pg_locks"
-            " WHERE locktype = 'advisory' AND classid = x'48464C45'::int::oid AND database ="
+            " WHERE locktype = 'advisory' AND classid = 'holdfast_checkpoint'::regclass::oid"
+            " AND database ="
             " (SELECT oid FROM pg_database WHERE datname = current_database())) AS holders"
         )
         return len(ended.fetchall())

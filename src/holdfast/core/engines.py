@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, Protocol
@@ -220,6 +221,8 @@ class TableEngine:
                 f"a handler of a TableProjection returns None, a {self._table.row_type.__name__} "
                 f"or DELETE, not {type(result).__name__}"
             )
+        if cached.row is not None:
+            self._table.settle(cached.row)
         cached.position = event.position
         self._changed[key] = cached
 
@@ -236,7 +239,8 @@ class Caller:
             return result
         if self._loop is None:
             self._loop = asyncio.Runner()
-        return self._loop.run(result)
+        # The context of now, not of the loop's first run: it says which transaction this is.
+        return self._loop.run(result, context=copy_context())
 
     def close(self) -> None:
         if self._loop is not None:

@@ -99,6 +99,10 @@ class Runner:
             except Exception as error:
                 self._give_up(_fault(error, self._wiring.clock))
 
+    def crash(self, error: BaseException) -> None:
+        """The thread ends with an error that should not be: a fault, lest it pass unnoticed."""
+        self.fault = _fault(error, self._wiring.clock)
+
     def raise_fault(self) -> None:
         """Raises ProjectionFaulted if the runner ended with a fault; its cause is the error."""
         if self.fault is not None:
@@ -108,18 +112,27 @@ class Runner:
     def _lead(self) -> None:
         """Takes the lease, if it is free, and works until something ends it."""
         with closing(self._wiring.open_session()) as session:
-            checkpoint = session.open_checkpoint(self.definition.name, self._wiring.feed)
-            lease = self._wiring.leases.acquire(checkpoint)
-            if lease is None:
-                self._failures = 0
-                self._arrived = self._is_arrived(checkpoint)
-                self._stop.wait(STANDBY_SECONDS)
+            found = self._stand_by(session)
+            if found is None:
                 return
+            checkpoint, lease = found
             try:
                 self._checkpoint = session.take_over(checkpoint)
                 self._lead_with(session, self._checkpoint, lease)
             finally:
                 lease.release()
+
+    def _stand_by(self, session: Session) -> tuple[Checkpoint, Lease] | None:
+        """Waits for the lease; None when asked to stop, or when the other runner has arrived."""
+        while True:
+            checkpoint = session.open_checkpoint(self.definition.name, self._wiring.feed)
+            lease = self._wiring.leases.acquire(checkpoint)
+            if lease is not None:
+                return checkpoint, lease
+            self._failures = 0
+            self._arrived = self._is_arrived(checkpoint)
+            if self._arrived or self._stop.wait(STANDBY_SECONDS):
+                return None
 
     def _lead_with(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> None:
         self._emit(Started(*self._names, checkpoint.position, checkpoint.epoch))
@@ -232,7 +245,7 @@ class Runner:
         self._failures += 1
         poll = self.definition.poll
         if poll.max_consecutive_failures and self._failures >= poll.max_consecutive_failures:
-            self._give_up(_fault(error, self._wiring.clock))
+            self._give_up(_fault(error, self._wiring.clock, self._suspect))
             return
         delay = poll.failure_backoff.delay(self._failures)
         self._emit(PollFailed(*self._names, self._failures, str(error), delay))
@@ -240,11 +253,11 @@ class Runner:
 
     def _give_up(self, fault: Fault) -> None:
         """Ends the runner with a fault, written to the store if it can be reached."""
-        self.fault = fault
         if self._checkpoint is not None:
             # Not the runner's own session: its connection may be what has failed.
             with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
                 session.record_fault(self._checkpoint, fault)
+        self.fault = fault
         self._emit(Faulted(*self._names, fault))
 
     def _is_arrived(self, checkpoint: Checkpoint) -> bool:

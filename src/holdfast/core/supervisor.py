@@ -44,11 +44,6 @@ class Supervisor:
         with self._ended:
             return self._ended.wait_for(lambda: self._running == 0, timeout_seconds)
 
-    def wait_for_fault(self, timeout_seconds: float) -> bool:
-        """Waits for the first fault; returns whether there is one."""
-        with self._ended:
-            return self._ended.wait_for(lambda: bool(self.faulted), timeout_seconds)
-
     @property
     def running(self) -> list[Runner]:
         """The runners that have not ended."""
@@ -63,6 +58,9 @@ class Supervisor:
     def _run(self, runner: Runner) -> None:
         try:
             runner.run()
+        except BaseException as error:
+            runner.crash(error)
+            raise
         finally:
             with self._ended:
                 self._running -= 1

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from holdfast.core.errors import ConfigError
 from holdfast.core.values import CHECKS, KINDS, REFUSALS, ColumnKind, decimal_key
 
@@ -18,6 +20,9 @@ Key = tuple[Any, ...]
 
 MAX_NAME_CHARACTERS = 63
 """PostgreSQL cuts longer names silently."""
+
+RESHAPED = ("str", "float", "datetime", "JSON")
+"""Kinds whose values may come back from the database in another shape."""
 
 POSITION_COLUMN = "_position"
 """In every projected row: the position of the last event that changed it."""
@@ -48,10 +53,27 @@ class TableSpec:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     key_indexes: tuple[int, ...]
+    reshaped: tuple[Column, ...]
 
     def new_row(self, key: Key) -> Any:
         """A row with this key and every other field at its default."""
         return self.row_type(**dict(zip(self.key, key, strict=True)))
+
+    def settle(self, row: Any) -> None:
+        """Gives the row the values that it would have when it is loaded again.
+
+        So what a handler finds in a row does not depend on where a batch has ended.
+        """
+        try:
+            for column in self.reshaped:
+                value = getattr(row, column.name)
+                stored = column.check(value)
+                if column.kind == "JSON" and value is not None:
+                    stored = msgspec.json.decode(stored, type=column.annotation)
+                if stored is not value:
+                    object.__setattr__(row, column.name, stored)
+        except REFUSALS:
+            raise self._wrong(row) from None
 
     def key_of(self, row: Any) -> Key:
         return tuple(getattr(row, name) for name in self.key)
@@ -127,7 +149,14 @@ def table_of(row_type: type, *, name: str, key_fields: tuple[str, ...] = ()) -> 
                 "its key alone"
             )
     columns = tuple(_as_key(column) if column.name in key else column for column in columns)
-    return TableSpec(name, row_type, columns, key, tuple(by_name[part] for part in key))
+    return TableSpec(
+        name,
+        row_type,
+        columns,
+        key,
+        tuple(by_name[part] for part in key),
+        tuple(column for column in columns if column.kind in RESHAPED),
+    )
 
 
 def _check_columns(where: str, row_type: type, columns: tuple[Column, ...]) -> None:

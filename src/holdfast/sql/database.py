@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from holdfast.core.errors import StoreUnavailable
@@ -14,6 +15,9 @@ from holdfast.core.signals import Bell
 from holdfast.core.table import Column, Key, TableSpec
 
 Row = tuple[Any, ...]
+
+handled_database: ContextVar[object] = ContextVar("holdfast_handled_database", default=None)
+"""The database in whose transaction a handler runs just now; asyncio carries it along."""
 
 
 class HandlerTx(Tx, Protocol):
@@ -51,6 +55,10 @@ class Connection(Protocol):
 
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None: ...
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is gone for good."""
+
     def close(self) -> None: ...
 
 
@@ -78,13 +86,11 @@ class Database(Protocol):
     def migrating(self) -> AbstractContextManager[Connection]:
         """A connection in a transaction that no other process's migration runs beside."""
 
-    def schema_version(self, connection: Any) -> int:
-        """The number of the last migration that ran; 0 on an empty database."""
-
-    def record_schema_version(self, connection: Any, version: int) -> None: ...
-
     def settled(self, connection: Any, after: int, limit: int) -> Chunk:
         """Events after a position, as far as nothing smaller can appear later."""
+
+    def settled_end(self, connection: Any) -> int:
+        """A position that nothing smaller can appear behind any more."""
 
     def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
         """Rows of the journal as events."""

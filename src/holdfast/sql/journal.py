@@ -18,7 +18,7 @@ from holdfast.core.codec import EventTypes, encode_metadata
 from holdfast.core.errors import AppendError, ConcurrencyError, PayloadError, StoreConflict
 from holdfast.core.event import Appended, Event, NewEvent, RawEvent, check_stream, check_type
 from holdfast.core.ports import Clock
-from holdfast.sql.database import Database, Row
+from holdfast.sql.database import Database, Row, handled_database
 from holdfast.sql.join import Run, joined, joined_async
 
 MAX_APPEND_EVENTS = 10_000
@@ -79,6 +79,11 @@ class Journal:
         if connection is not None:
             self._check_prepared()
             return drive(steps, joined(connection, self._database))
+        if handled_database.get() is self._database:
+            raise AppendError(
+                "an append inside a handler must be in the handler's transaction, or it would be "
+                "made again when the events are applied again; pass connection=tx to join it"
+            )
         self._prepare()
         try:
             appended = self._append(steps)
@@ -183,7 +188,10 @@ class Journal:
         self, *, after: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> Iterator[RawEvent]:
         """As `tail`, with payloads as they are stored."""
-        after = self.head() if after is None else after
+        if after is None:
+            self._prepare()
+            with self._database.reading() as connection:
+                after = self._database.settled_end(connection)
         self._database.listen()
         while not stop():
             heard = self._database.bell.rings

@@ -50,7 +50,7 @@ _CONNECTION_DEFAULTS = {
 # Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
 _CONFLICTS = {"40001", "40P01", "55P03"}
 _JOURNAL_CONSTRAINTS = {"holdfast_event_id", "holdfast_event_stream_version"}
-_AWAY = ("08", "53", "57P", "58", "F0", "XX")
+_AWAY = ("08", "25006", "25P03", "25P04", "53", "57P", "58", "F0", "XX")
 
 
 class PostgresDatabase:
@@ -100,22 +100,6 @@ class PostgresDatabase:
         finally:
             connection.close()
 
-    def schema_version(self, connection: PostgresConnection) -> int:
-        # In this order: another process may be creating both just now.
-        has_events = connection.run("table_exists", {"quoted": "holdfast_event"})
-        if not connection.run("table_exists", {"quoted": "holdfast_schema"}):
-            if has_events:
-                raise ConfigError("the database has a table holdfast_event that is not holdfast's")
-            return 0
-        row = connection.raw.execute("SELECT version FROM holdfast_schema").fetchone()
-        return int(row[0]) if row else 0
-
-    def record_schema_version(self, connection: PostgresConnection, version: int) -> None:
-        connection.script(
-            "CREATE TABLE IF NOT EXISTS holdfast_schema (version integer NOT NULL);"
-            f"DELETE FROM holdfast_schema; INSERT INTO holdfast_schema VALUES ({version:d})"
-        )
-
     def settled(self, connection: PostgresConnection, after: int, limit: int) -> Chunk:
         rows, held = settled_rows(
             after,
@@ -124,6 +108,11 @@ class PostgresDatabase:
             bound=lambda: connection.run("in_flight")[0][0],
         )
         return Chunk(self.raw_events(rows), held)
+
+    def settled_end(self, connection: PostgresConnection) -> int:
+        drawn = int(connection.run("last_drawn")[0][0])
+        bound = connection.run("in_flight")[0][0]
+        return drawn if bound is None else min(drawn, bound)
 
     def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
         return [RawEvent(*row) for row in rows]
@@ -195,7 +184,7 @@ class PostgresDatabase:
                 f"another transaction has appended the same; append again: {message}"
             )
         if state is not None:
-            lost = state.startswith(("08", "57P"))
+            lost = state.startswith(("08", "25P", "57P"))
             return (
                 StoreUnavailable(message, connection_lost=lost) if state.startswith(_AWAY) else None
             )
@@ -321,6 +310,10 @@ class PostgresConnection:
         with self._translated():
             self.raw.execute(sql, [list(part) for part in zip(*keys, strict=True)])
 
+    @property
+    def is_lost(self) -> bool:
+        return self.raw.closed
+
     def close(self) -> None:
         with suppress(psycopg.Error):
             self.raw.close()
@@ -392,7 +385,12 @@ def _configure(raw: psycopg.Connection[Row]) -> None:
         )
     # Datetimes come back as UTC on every database. The append function needs a fresh snapshot for
     # each of its statements, whatever the database's default is.
-    raw.execute("SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed'")
+    # Time limits of the role are for its other work: a batch that they cut looks like a bad event.
+    raw.execute(
+        "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';"
+        "SET statement_timeout = 0; SET lock_timeout = 0;"
+        "SET idle_in_transaction_session_timeout = 0"
+    )
     # A killed worker's statement would run on, with its rows locked against the next worker. Not
     # every platform's server can look after its clients.
     with suppress(psycopg.errors.InvalidParameterValue):

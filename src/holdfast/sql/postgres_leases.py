@@ -18,8 +18,10 @@ import psycopg
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.signals import Bell
 
-LEASE_LOCKS = 0x48464C45
-"""The class of advisory locks that are leases; the object is the checkpoint's id."""
+_KEY = "'holdfast_checkpoint'::regclass::oid::bigint::bit(32)::integer, %s"
+TAKE = f"SELECT pg_try_advisory_lock({_KEY})"
+RELEASE = f"SELECT pg_advisory_unlock({_KEY})"
+"""The key is our table and the checkpoint's id, so that each schema has leases of its own."""
 
 CHANNEL = "holdfast"
 
@@ -50,7 +52,7 @@ class Keeper:
             if checkpoint_id in self._held:
                 return None  # The server would let the same connection take it once more.
             raw = self._open()
-            row = self._execute(raw, "SELECT pg_try_advisory_lock(%s, %s)", checkpoint_id)
+            row = self._execute(raw, TAKE, checkpoint_id)
             if not row[0]:
                 return None
             self._held.add(checkpoint_id)
@@ -60,7 +62,11 @@ class Keeper:
         with self._lock, suppress(StoreUnavailable):
             if raw is self._raw:
                 self._held.discard(checkpoint_id)
-                self._execute(raw, "SELECT pg_advisory_unlock(%s, %s)", checkpoint_id)
+                self._execute(
+                    raw,
+                    RELEASE,
+                    checkpoint_id,
+                )
 
     def is_current(self, raw: psycopg.Connection[Any]) -> bool:
         return raw is self._raw
@@ -75,7 +81,11 @@ class Keeper:
         if self._raw is None:
             raw = self._connect()
             raw.add_notify_handler(lambda _: self._bell.ring())
-            raw.execute(f"LISTEN {CHANNEL}")
+            try:
+                raw.execute(f"LISTEN {CHANNEL}")
+            except psycopg.Error as error:
+                raw.close()
+                raise _lost(error) from error
             inner, self._interrupt = socket.socketpair()
             self._raw = raw
             self._thread = threading.Thread(
@@ -88,13 +98,10 @@ class Keeper:
         self, raw: psycopg.Connection[Any], sql: str, checkpoint_id: int
     ) -> tuple[Any, ...]:
         try:
-            row = raw.execute(sql, (LEASE_LOCKS, checkpoint_id)).fetchone()
+            row = raw.execute(sql, (checkpoint_id,)).fetchone()
         except psycopg.Error as error:
             self._lose()
-            raise StoreUnavailable(
-                f"the connection that holds the leases is lost: {str(error).strip()}",
-                connection_lost=True,
-            ) from error
+            raise _lost(error) from error
         assert row is not None
         return tuple(row)
 
@@ -131,6 +138,12 @@ class Keeper:
         with self._lock:
             if raw is self._raw:
                 self._lose()
+
+
+def _lost(error: psycopg.Error) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"the connection that holds the leases is lost: {str(error).strip()}", connection_lost=True
+    )
 
 
 class PostgresLease:
@@ -185,7 +198,7 @@ class Notifier:
 
     def _run(self) -> None:
         raw: psycopg.Connection[Any] | None = None
-        while not self._closing.is_set():
+        while True:
             self._wanted.wait()
             self._wanted.clear()
             # A lost notification costs latency, nothing else: polling goes on.
@@ -198,6 +211,7 @@ class Notifier:
                 if raw is not None:
                     raw.close()
                 raw = None
-            self._closing.wait(GATHER_SECONDS)
+            if self._closing.wait(GATHER_SECONDS):
+                break
         if raw is not None:
             raw.close()

@@ -111,21 +111,13 @@ class SqliteDatabase:
     appending = writing
     migrating = writing
 
-    def schema_version(self, connection: SqliteConnection) -> int:
-        # In this order: another process may be creating the tables just now.
-        has_events = connection.run("table_exists", {"name": "holdfast_event", "quoted": ""})
-        (version,) = connection.raw.execute("PRAGMA user_version").fetchone()
-        if version == 0 and has_events:
-            raise ConfigError("the database has a table holdfast_event that is not holdfast's")
-        return int(version)
-
-    def record_schema_version(self, connection: SqliteConnection, version: int) -> None:
-        connection.raw.execute(f"PRAGMA user_version = {version:d}")
-
     def settled(self, connection: SqliteConnection, after: int, limit: int) -> Chunk:
         # One writer: positions become visible in order.
         rows = connection.run("read", {"after": after, "limit": limit})
         return Chunk(self.raw_events(rows))
+
+    def settled_end(self, connection: SqliteConnection) -> int:
+        return int(connection.run("head")[0][0])
 
     def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
         # Reads ids and times from their text, too, without a step in Python for each row.
@@ -339,6 +331,10 @@ class SqliteConnection:
                 f"DELETE FROM {quote(table.name)} WHERE {where}",
                 [encode_key(table, key) for key in keys],
             )
+
+    @property
+    def is_lost(self) -> bool:
+        return False  # There is nobody to lose it to.
 
     def close(self) -> None:
         if self._reader is not None:

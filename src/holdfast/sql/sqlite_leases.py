@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from holdfast.core.errors import StoreUnavailable
 from holdfast.core.signals import Bell
 from holdfast.sql.queries import query
 
@@ -26,7 +27,10 @@ class FileLeases:
 
     def acquire(self, checkpoint_id: int) -> FileLease | None:
         path = self._path(checkpoint_id)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreUnavailable(f"can't open the lease's file {path}: {error}") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

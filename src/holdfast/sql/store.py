@@ -16,7 +16,7 @@ from holdfast.core.ports import Advance, Checkpoint, Chunk, Clock, Fault, Lease,
 from holdfast.core.projection import Definition, Tx
 from holdfast.core.status import LastError, ProjectionStatus
 from holdfast.core.table import Key, TableSpec
-from holdfast.sql.database import Connection, Database
+from holdfast.sql.database import Connection, Database, handled_database
 from holdfast.sql.tables import clear_tables, prepare_tables
 
 RESET_ATTEMPTS = 5
@@ -85,13 +85,17 @@ class SqlSession:
     @contextmanager
     def transaction(self) -> Iterator[SqlWork]:
         with self.connection.transaction():
-            work = SqlWork(self.connection)
+            work = SqlWork(self.database, self.connection)
             yield work
         if work.has_appended:
             self.database.announce()
 
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
-        return self.database.unavailable(error)
+        found = self.database.unavailable(error)
+        if found is None and self.connection.is_lost:
+            # Whatever a handler has made of it.
+            return StoreUnavailable("the connection was lost", connection_lost=True)
+        return found
 
     def close(self) -> None:
         self.connection.close()
@@ -100,14 +104,18 @@ class SqlSession:
 class SqlWork:
     """A runner's open transaction."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, database: Database, connection: Connection) -> None:
+        self._database, self._connection = database, connection
         self.has_appended = False
 
     @contextmanager
     def handling(self) -> Iterator[Tx]:
         with self._connection.handling() as tx:
-            yield tx
+            token = handled_database.set(self._database)
+            try:
+                yield tx
+            finally:
+                handled_database.reset(token)
             self.has_appended = tx.has_appended
 
     def check_intact(self) -> None:
@@ -201,12 +209,13 @@ def owned_tables(database: Database, definition: Definition) -> list[str]:
 def depose(database: Database, projection: str) -> int:
     """Takes the projection from whoever runs it; returns how many leases it had."""
     with database.reading() as connection:
-        ids = [row[0] for row in connection.run("status") if row[1] == projection]
-    held = database.leased(ids)
-    for checkpoint_id in ids:
+        found = {row[0]: row[5] for row in connection.run("status") if row[1] == projection}
+    held = database.leased(found)
+    for checkpoint_id, epoch in found.items():
         database.depose(checkpoint_id)
         with database.writing() as connection:
-            connection.run("raise_epoch", {"id": checkpoint_id})
+            # Under a later epoch somebody has taken over already, and is not meant.
+            connection.run("raise_epoch", {"id": checkpoint_id, "epoch": epoch})
     return len(held)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from holdfast.core.errors import HoldfastError, SchemaError
-from holdfast.sql.database import Database
+from holdfast.core.errors import ConfigError, HoldfastError, SchemaError
+from holdfast.sql.database import Connection, Database
 
 
 def migrate(database: Database) -> int:
@@ -16,14 +16,14 @@ def migrate(database: Database) -> int:
     """
     scripts = _scripts(database.dialect)
     with database.reading() as connection:
-        if _check(database.schema_version(connection), scripts) == len(scripts):
+        if _check(_version(connection), scripts) == len(scripts):
             return 0
     with database.migrating() as connection:
-        version = _check(database.schema_version(connection), scripts)
+        version = _check(_version(connection), scripts)
         try:
             for script in scripts[version:]:
                 connection.script(script)
-            database.record_schema_version(connection, len(scripts))
+            record_version(connection, len(scripts))
         except HoldfastError:
             raise
         except Exception as error:
@@ -35,11 +35,33 @@ def check_migrated(database: Database) -> None:
     """Raises SchemaError unless the database has exactly this code's schema."""
     scripts = _scripts(database.dialect)
     with database.reading() as connection:
-        if _check(database.schema_version(connection), scripts) < len(scripts):
+        if _check(_version(connection), scripts) < len(scripts):
             raise SchemaError(
                 "the database has no holdfast tables, or those of an older version; "
                 "run holdfast migrate, or call app.migrate() before anything else"
             )
+
+
+def record_version(connection: Connection, version: int) -> None:
+    """Takes note of how far the migrations have run."""
+    connection.script("CREATE TABLE IF NOT EXISTS holdfast_schema (version integer NOT NULL)")
+    connection.script("DELETE FROM holdfast_schema")
+    connection.script(f"INSERT INTO holdfast_schema VALUES ({version:d})")
+
+
+def _version(connection: Connection) -> int:
+    """The number of the last migration that ran; 0 where none has."""
+    # In this order: another process may be creating both just now.
+    has_events = _exists(connection, "holdfast_event")
+    if not _exists(connection, "holdfast_schema"):
+        if has_events:
+            raise ConfigError("the database has a table holdfast_event that is not holdfast's")
+        return 0
+    return int(connection.run("schema_version")[0][0])
+
+
+def _exists(connection: Connection, table: str) -> bool:
+    return bool(connection.run("table_exists", {"name": table, "quoted": table}))
 
 
 def _check(version: int, scripts: tuple[str, ...]) -> int:

@@ -13,6 +13,7 @@ from holdfast.app import App
 from holdfast.core.errors import ConfigError, ProjectionFaulted, SchemaError
 from holdfast.core.event import Event
 from holdfast.core.projection import TableProjection, on
+from holdfast.sql.migrations import record_version
 from holdfast.testing.contracts.running import SUMS, Sum, Sums
 from holdfast.testing.contracts.samples import (
     WAIT_SECONDS,
@@ -70,7 +71,7 @@ class SharingContract:
         app.projection(Sums)
         app.journal.append("a", [Counted(1)])
         with app._database.writing() as connection:
-            app._database.record_schema_version(connection, 99)
+            record_version(connection, 99)
         for settings in ({}, {"auto_migrate": False}):
             later = open_app(**settings)
             later.projection(Sums)

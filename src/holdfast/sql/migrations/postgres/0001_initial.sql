@@ -74,7 +74,7 @@ BEGIN
     -- transaction is enough, and keeps a transaction of many appends within the lock table.
     IF coalesce(current_setting('holdfast.appending', true), '') = '' THEN
         PERFORM pg_advisory_xact_lock_shared(
-            (x'4846'::bigint << 48)
+            (('holdfast_event'::regclass::oid::bigint & 32767) << 48)
             | (SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END FROM holdfast_event_position_seq s)
         );
         PERFORM set_config('holdfast.appending', 'yes', true);

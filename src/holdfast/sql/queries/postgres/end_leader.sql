@@ -9,7 +9,7 @@ WHERE
         FROM pg_locks AS l
         WHERE
             l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
-            AND l.classid::bigint = x'48464C45'::bigint AND l.objid::bigint = :id
+            AND l.classid = 'holdfast_checkpoint'::regclass::oid AND l.objid::bigint = :id
             AND l.database = a.datid
         UNION ALL
         SELECT c.leader_pid FROM holdfast_checkpoint AS c

@@ -6,5 +6,5 @@ WHERE
     AND l.granted
     AND l.mode = 'ShareLock'
     AND l.objsubid = 1
-    AND l.classid::bigint >> 16 = x'4846'::bigint
+    AND l.classid::bigint >> 16 = 'holdfast_event'::regclass::oid::bigint & 32767
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())

@@ -3,5 +3,5 @@ SELECT l.objid::bigint::integer, l.pid
 FROM pg_locks AS l
 WHERE
     l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
-    AND l.classid::bigint = x'48464C45'::bigint
+    AND l.classid = 'holdfast_checkpoint'::regclass::oid
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
