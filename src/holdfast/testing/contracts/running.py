@@ -175,6 +175,18 @@ class RunningContract:
         app.catch_up()
         assert fetch(app, SUMS) == [("a", 4950)]
 
+    def test_a_checkpoint_that_was_wound_back_applies_nothing_twice(self, app: App) -> None:
+        """As after a restore of the checkpoints from an older backup than the rows'."""
+        app.projection(Sums)
+        app.journal.append("a", [Counted(n) for n in range(10)])
+        app.catch_up()
+        with app._database.writing() as connection:
+            connection.script("UPDATE holdfast_checkpoint SET position = position - 5")
+        app.journal.append("a", [Counted(100)])
+        app.journal.append("b", [Counted(1)])
+        app.catch_up()
+        assert fetch(app, SUMS) == [("a", 145), ("b", 1)]
+
     @pytest.mark.parametrize("disturbance", ["reset", "depose"])
     def test_a_disturbance_while_it_runs(self, app: App, disturbance: str) -> None:
         app.projection(Sums)
