@@ -71,9 +71,10 @@ def await_progress(url: str) -> None:
     wait_until(moved_on, 60, f"both projections to move on from {before}")
 
 
-def await_arrival(url: str) -> None:
+def await_arrival(url: str, timeout_seconds: float = 60.0) -> None:
     """Returns when both projections are at the head of the journal."""
-    wait_until(lambda: read_progress(url).backlog == 0, 60, f"arrival: {read_progress(url)}")
+    what = f"arrival, from {read_progress(url)}"
+    wait_until(lambda: read_progress(url).backlog == 0, timeout_seconds, what)
 
 
 def check_rows(url: str, *, complete: bool = False) -> Checked:
