@@ -1,6 +1,7 @@
 """Fixtures for every test: fresh databases on SQLite and on a real PostgreSQL."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,11 @@ from tests.support.postgres import (
 # How long an example takes depends on the machine; the timeout of the whole test is the limit.
 hypothesis.settings.register_profile("holdfast", deadline=None)
 hypothesis.settings.load_profile("holdfast")
+
+# A shell starts what runs in the background with Ctrl-C ignored, and the commands that we start
+# would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
