@@ -211,14 +211,14 @@ def test_a_handlers_tx_of_another_database(store_url: str, tmp_path: Any) -> Non
 def test_a_handlers_append_holds_readers_back_until_it_commits(postgres_url: str) -> None:
     """Its position is drawn before the commit, as that of any other append."""
     seen: list[list[str]] = []
-    with App(postgres_url) as app:
+    with App(postgres_url) as app, App(postgres_url) as other:
 
         @app.projection
         class Billing(Projection):
             @on(Placed)
             def placed(self, event: Event[Placed], tx: Tx) -> None:
                 app.journal.append("bill", [Billed(event.data.amount)], connection=tx)
-                app.journal.append("meanwhile", [NewEvent({}, type="Noted")])
+                other.journal.append("meanwhile", [NewEvent({}, type="Noted")])
                 seen.append([event.stream for event in app.journal.read()])
 
         app.journal.append("order-1", [Placed(1)])
