@@ -7,9 +7,9 @@ and hides what a lock costs. What a user's code gets is the case `journal`.
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
 import psycopg
@@ -31,6 +31,15 @@ EVENTS = f"""(
     ))
     FROM generate_series(1, :batch)
 )"""
+
+
+FOR_STREAM = r"PERFORM pg_advisory_xact_lock\(.*?;"
+FOR_READERS = r"IF coalesce\(current_setting.*?END IF;"
+LOCKS = {
+    "append_bare": {FOR_READERS: ""},
+    "append_exclusive": {FOR_READERS: "", FOR_STREAM: "PERFORM pg_advisory_xact_lock(77);"},
+}
+"""What holdfast_append is measured against: it has no lock for readers, or one for all writers."""
 
 
 def cases(scale: Scale) -> list[Case]:
@@ -77,7 +86,22 @@ def load_with_baselines(url: str, count: int) -> None:
     """An empty journal, and the baselines' own schema beside it."""
     journal.load(url, count)
     with psycopg.connect(url) as connection:
-        connection.execute(files("bench").joinpath("sql", "append_baselines.sql").read_bytes())
+        (row,) = connection.execute("SELECT pg_get_functiondef('holdfast_append'::regproc)")
+        connection.execute("CREATE SCHEMA bench")
+        connection.execute("CREATE TABLE bench.event (LIKE holdfast_event INCLUDING ALL)")
+        for name, locks in LOCKS.items():
+            connection.execute(_baseline(row[0], name=name, locks=locks).encode())
+
+
+def _baseline(definition: str, *, name: str, locks: dict[str, str]) -> str:
+    """holdfast_append under another name, on a table beside the journal, with other locks."""
+    for statement, instead in locks.items():
+        definition, found = re.subn(statement, instead, definition, flags=re.DOTALL)
+        if found != 1:
+            raise RuntimeError(f"holdfast_append has changed: {statement!r} is in it {found} times")
+    return definition.replace("public.holdfast_append", f"bench.{name}").replace(
+        "holdfast_event", "bench.event"
+    )
 
 
 def _write_to_journal(url: str, turns: Turns) -> None:

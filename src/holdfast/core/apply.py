@@ -10,16 +10,15 @@ from collections.abc import Callable, Sequence
 
 from holdfast.core.codec import EventTypes
 from holdfast.core.engines import (
+    BatchRefused,
     Caller,
     Engine,
     EventFailed,
     HandlerEngine,
-    StoreFailedAt,
     TableEngine,
 )
-from holdfast.core.errors import Fenced, StoreUnavailable
 from holdfast.core.event import RawEvent
-from holdfast.core.ports import Advance, Checkpoint, Clock, Session, TransactionEnded
+from holdfast.core.ports import Advance, Checkpoint, Clock, Session
 from holdfast.core.projection import Definition
 
 SLICE_SECONDS = 1.0
@@ -40,7 +39,7 @@ class Applier:
         stopping: Callable[[], bool],
     ) -> None:
         self.checkpoint = checkpoint
-        self._clock, self._stopping = clock, stopping
+        self._session, self._clock, self._stopping = session, clock, stopping
         self._caller = Caller()
         self._rate = _Rate(clock)
         table = definition.table
@@ -73,12 +72,13 @@ class Applier:
             if done < before:
                 return done  # Stopping: the failed event waits for the next start.
             raise
-        except (Fenced, StoreUnavailable, StoreFailedAt, TransactionEnded):
-            raise
         except Exception as error:
-            # The database refused what the events left behind: halve until one event is left.
+            if not (isinstance(error, BatchRefused) or self._session.refused(error)):
+                raise
+            # What the events left behind can't be stored: halve until one event is left.
             if len(events) == 1:
-                raise EventFailed(events[0], error) from error
+                cause = error.__cause__ if isinstance(error, BatchRefused) else error
+                raise EventFailed(events[0], cause or error) from error
             return self._apply(events[: len(events) // 2])
 
     def _commit(self, events: Sequence[RawEvent]) -> int:

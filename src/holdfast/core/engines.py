@@ -28,6 +28,10 @@ class EventFailed(Exception):
         self.event, self.error = event, error
 
 
+class BatchRefused(Exception):
+    """What the events together left in the rows can't be stored; one of them is to blame."""
+
+
 class StoreFailedAt(Exception):
     """The store failed in an event's handler: whose fault it is shows when it happens again."""
 
@@ -147,11 +151,14 @@ class TableEngine:
             done += 1
             if enough():
                 break
-        writes = [
-            self._change(key, cached)
-            for key, cached in self._changed.items()
-            if cached.row is not None
-        ]
+        try:
+            writes = [
+                self._change(key, cached)
+                for key, cached in self._changed.items()
+                if cached.row is not None
+            ]
+        except ValueError as error:
+            raise BatchRefused from error
         deletes = [key for key, c in self._changed.items() if c.row is None and c.stored]
         with self._session.transaction() as work:
             if writes:

@@ -77,7 +77,8 @@ class Advance:
 class Fault:
     """Why a projection stopped; the event's fields are None where no event is to blame.
 
-    `error` is the exception itself, in the process that has seen it.
+    `error` is the exception itself, in the process that has seen it. `needs_reset`: the rows may
+    be ahead of the checkpoint, so that going on would apply events twice.
     """
 
     error_type: str
@@ -87,6 +88,7 @@ class Fault:
     position: int | None = None
     event_id: UUID | None = None
     event_type: str | None = None
+    needs_reset: bool = False
     error: BaseException | None = field(default=None, compare=False, repr=False)
 
 
@@ -129,7 +131,10 @@ class Session(Protocol):
         """Makes the projection's tables fit its definition, or raises SchemaError."""
 
     def take_over(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Raises the epoch, which fences every earlier runner, and marks it running."""
+        """Raises the epoch, which fences every earlier runner, and marks it running.
+
+        Raises ProjectionFaulted where only a reset makes the rows right again.
+        """
 
     def check_epoch(self, checkpoint: Checkpoint) -> None:
         """Raises Fenced if another runner has taken over, or the projection was reset."""
@@ -150,6 +155,9 @@ class Session(Protocol):
 
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         """The store's failure behind `error`, or None when the store is not to blame."""
+
+    def refused(self, error: BaseException) -> bool:
+        """Whether the store refused values, which come from events, rather than a statement."""
 
     def close(self) -> None: ...
 

@@ -25,7 +25,16 @@ from holdfast.core.codec import EventTypes
 from holdfast.core.engines import EventFailed, StoreFailedAt
 from holdfast.core.errors import Fenced, HoldfastError, ProjectionFaulted, StoreUnavailable
 from holdfast.core.event import RawEvent
-from holdfast.core.ports import Checkpoint, Clock, Fault, Lease, Leases, Session, Source
+from holdfast.core.ports import (
+    Checkpoint,
+    Clock,
+    Fault,
+    Lease,
+    Leases,
+    Session,
+    Source,
+    TransactionEnded,
+)
 from holdfast.core.projection import Definition
 from holdfast.core.signals import (
     Committed,
@@ -290,6 +299,7 @@ def _fault(error: BaseException, clock: Clock, event: RawEvent | None = None) ->
         position=event.position if event else None,
         event_id=event.id if event else None,
         event_type=event.type if event else None,
+        needs_reset=isinstance(error, TransactionEnded),
         error=error,
     )
 

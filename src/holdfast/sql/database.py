@@ -116,6 +116,9 @@ class Database(Protocol):
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         """The database's own failure behind an error, or None."""
 
+    def refused(self, error: BaseException) -> bool:
+        """Whether the error is about the values that were to be stored, such as a constraint's."""
+
     def close(self) -> None: ...
 
 

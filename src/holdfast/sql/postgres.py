@@ -50,6 +50,7 @@ _CONNECTION_DEFAULTS = {
 # Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
 _CONFLICTS = {"40001", "40P01", "55P03"}
 _JOURNAL_CONSTRAINTS = {"holdfast_event_id", "holdfast_event_stream_version"}
+_REFUSED = ("21", "22", "23", "27", "44", "54", "P0")
 _AWAY = ("08", "25006", "25P03", "25P04", "53", "57P", "58", "F0", "XX")
 
 
@@ -158,6 +159,13 @@ class PostgresDatabase:
                 kind = StoreConflict if state in _CONFLICTS else StoreUnavailable
                 return kind(f"{self.url}: {self.url.hide(str(cause))}")
         return None
+
+    def refused(self, error: BaseException) -> bool:
+        if not isinstance(error, psycopg.Error):
+            return False
+        if error.sqlstate is None:
+            return isinstance(error, psycopg.DataError)  # The client could not even send it.
+        return error.sqlstate.startswith(_REFUSED)
 
     def close(self) -> None:
         self._notifier.close()

@@ -52,6 +52,7 @@ _AWAY = frozenset(
         sqlite3.SQLITE_CORRUPT,
     )
 )
+_REFUSED = frozenset((sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG))
 _WORTH_REOPENING = frozenset((sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 
 
@@ -157,6 +158,13 @@ class SqliteDatabase:
                 hint = self._busy_hint() if code == sqlite3.SQLITE_BUSY else ""
                 return StoreUnavailable(f"SQLite at {self.path or ':memory:'}: {cause}{hint}")
         return None
+
+    def refused(self, error: BaseException) -> bool:
+        code = getattr(error, "sqlite_errorcode", None)
+        if isinstance(error, sqlite3.Error) and code is not None:
+            return code & 0xFF in _REFUSED
+        # Python's own module could not even pass the value on.
+        return isinstance(error, OverflowError | sqlite3.DataError | sqlite3.InterfaceError)
 
     def _busy_hint(self) -> str:
         """What an operator needs to know: nobody can take the lock from a process that hangs."""

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from holdfast.core.errors import Fenced, StoreConflict, StoreUnavailable
+from holdfast.core.errors import Fenced, ProjectionFaulted, StoreConflict, StoreUnavailable
 from holdfast.core.ports import Advance, Checkpoint, Chunk, Clock, Fault, Lease, RowChange
 from holdfast.core.projection import Definition, Tx
 from holdfast.core.status import LastError, ProjectionStatus
@@ -48,8 +48,14 @@ class SqlSession:
     def take_over(self, checkpoint: Checkpoint) -> Checkpoint:
         leader = f"{socket.gethostname()}:{os.getpid()}"
         with self.connection.transaction():
-            (row,) = self.connection.run("take_over", {"id": checkpoint.id, "leader": leader})
-        return Checkpoint(*row)
+            rows = self.connection.run("take_over", {"id": checkpoint.id, "leader": leader})
+        if not rows:
+            raise ProjectionFaulted(
+                f"projection {checkpoint.projection!r} has rows that its checkpoint does not know "
+                "of, because a handler ended the transaction itself; mend the handler, then run "
+                f"holdfast reset {checkpoint.projection}"
+            )
+        return Checkpoint(*rows[0])
 
     def check_epoch(self, checkpoint: Checkpoint) -> None:
         names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
@@ -74,6 +80,7 @@ class SqlSession:
                     "position": fault.position,
                     "event_id": fault.event_id,
                     "event_type": fault.event_type,
+                    "needs_reset": fault.needs_reset,
                 },
             )
 
@@ -96,6 +103,9 @@ class SqlSession:
             # Whatever a handler has made of it.
             return StoreUnavailable("the connection was lost", connection_lost=True)
         return found
+
+    def refused(self, error: BaseException) -> bool:
+        return self.database.refused(error)
 
     def close(self) -> None:
         self.connection.close()

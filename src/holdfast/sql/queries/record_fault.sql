@@ -10,5 +10,6 @@ SET
     error_at = :at,
     error_position = :position,
     error_event_id = :event_id,
-    error_event_type = :event_type
+    error_event_type = :event_type,
+    needs_reset = :needs_reset
 WHERE id = :id AND epoch = :epoch

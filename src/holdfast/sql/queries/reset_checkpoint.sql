@@ -5,5 +5,6 @@ SET
     last_event_id = NULL, last_event_type = NULL, last_processed_at = NULL,
     events_processed = 0, events_per_second = 0,
     error_type = NULL, error_message = NULL, error_stacktrace = NULL, error_at = NULL,
-    error_position = NULL, error_event_id = NULL, error_event_type = NULL
+    error_position = NULL, error_event_id = NULL, error_event_type = NULL,
+    needs_reset = FALSE
 WHERE projection = :projection

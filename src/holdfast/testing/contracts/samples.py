@@ -86,6 +86,12 @@ def fetch(app: App, sql: str) -> list[tuple[Any, ...]]:
         return connection.tx.fetch(sql)
 
 
+def execute(app: App, sql: str) -> None:
+    """Runs a statement on the database, as an operator might."""
+    with app._database.writing() as connection:
+        connection.tx.execute(sql)
+
+
 def status_of(app: App, name: str) -> ProjectionStatus:
     """One projection's status."""
     (found,) = [status for status in app.status() if status.projection == name]

@@ -34,6 +34,7 @@ CREATE TABLE holdfast_checkpoint (
     error_position    bigint,
     error_event_id    uuid,
     error_event_type  text,
+    needs_reset       boolean NOT NULL DEFAULT false,
     UNIQUE (projection, feed)
 ) WITH (fillfactor = 50);
 
@@ -73,11 +74,13 @@ BEGIN
     -- Tells readers that positions above this bound may still appear: see settled.py. Once per
     -- transaction is enough, and keeps a transaction of many appends within the lock table.
     IF coalesce(current_setting('holdfast.appending', true), '') = '' THEN
-        PERFORM pg_advisory_xact_lock_shared(
-            (('holdfast_event'::regclass::oid::bigint & 32767) << 48)
-            | (SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END FROM holdfast_event_position_seq s)
-        );
-        PERFORM set_config('holdfast.appending', 'yes', true);
+        PERFORM
+            pg_advisory_xact_lock_shared(
+                (('holdfast_event'::regclass::oid::bigint & 32767) << 48)
+                | CASE WHEN s.is_called THEN s.last_value ELSE 0 END
+            ),
+            set_config('holdfast.appending', 'yes', true)
+        FROM holdfast_event_position_seq s;
     END IF;
 
     RETURN QUERY

@@ -33,6 +33,7 @@ CREATE TABLE holdfast_checkpoint (
     error_position    INTEGER,
     error_event_id    TEXT,
     error_event_type  TEXT,
+    needs_reset       INTEGER NOT NULL DEFAULT 0,
     UNIQUE (projection, feed)
 );
 
