@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from bench.case import Case, Scale
-from bench.cases import appends, hand_written, holdfast
+from bench.cases import appends, hand_written, holdfast, poison
 
 # A peer's module can only be imported where the peer is installed.
 PEERS = ("eventsource_py", "eventsourcing")
 # What is compared runs side by side, in this order.
-GROUPS = ("catch-up/postgres", "catch-up/sqlite", "append/1", "append/10")
+GROUPS = (
+    "catch-up/postgres",
+    "catch-up/sqlite",
+    "append/1",
+    "append/10",
+    "poison-table/postgres",
+    "poison-table/sqlite",
+    "poison-handlers/postgres",
+    "poison-handlers/sqlite",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +41,12 @@ class Catalogue:
 
 
 def catalogue(scale: Scale) -> Catalogue:
-    cases = [*holdfast.cases(scale), *hand_written.cases(scale), *appends.cases(scale)]
+    cases = [
+        *holdfast.cases(scale),
+        *hand_written.cases(scale),
+        *appends.cases(scale),
+        *poison.cases(scale),
+    ]
     missing = []
     for peer in PEERS:
         try:

@@ -40,6 +40,16 @@ RATIOS = (
     Ratio("append/10/protected", to="append/10/exclusive", bar=2.0),
     Ratio("append/10/journal", to="append/10/eventsource-py"),
     Ratio("append/10/journal", to="append/10/eventsourcing"),
+    *(
+        Ratio(f"{group}/{kind}", to=f"{group}/clean", bar=bar)
+        for group in (
+            "poison-table/postgres",
+            "poison-table/sqlite",
+            "poison-handlers/postgres",
+            "poison-handlers/sqlite",
+        )
+        for kind, bar in (("one-lane", 1 / 1.2), ("tenth-skipped", 1 / 3), ("tenth-parked", 1 / 3))
+    ),
 )
 
 

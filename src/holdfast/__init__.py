@@ -1,6 +1,7 @@
 """holdfast keeps read models exactly right: projections for event-sourced Python."""
 
-from holdfast.app import App, Running
+from holdfast.app import App
+from holdfast.core.backoff import Backoff
 from holdfast.core.codec import EventTypes
 from holdfast.core.errors import (
     AppendError,
@@ -16,37 +17,81 @@ from holdfast.core.errors import (
     WaitTimeout,
 )
 from holdfast.core.event import Appended, Event, NewEvent
-from holdfast.core.policy import Backoff, Poll
+from holdfast.core.failure import Failure, ProcessDied
+from holdfast.core.policy import (
+    Breaker,
+    Decision,
+    Fatal,
+    Limits,
+    Park,
+    Policy,
+    Retry,
+    RetryBudget,
+    Skip,
+)
+from holdfast.core.poll import Poll
 from holdfast.core.projection import DELETE, Projection, TableProjection, Tx, on
+from holdfast.core.queue import (
+    Attempt,
+    AuditRow,
+    QueueChange,
+    QueueCount,
+    QueueItem,
+    QueueSelection,
+)
 from holdfast.core.status import LastError, ProjectionStatus
+from holdfast.core.transient import is_transient
+from holdfast.running import Running
+from holdfast.sql.explain import Reason
 from holdfast.sql.journal import Journal
+from holdfast.sql.queue import Queue
 
 __all__ = [
     "DELETE",
     "App",
     "AppendError",
     "Appended",
+    "Attempt",
+    "AuditRow",
     "Backoff",
+    "Breaker",
     "ConcurrencyError",
     "ConfigError",
+    "Decision",
     "Event",
     "EventTypes",
+    "Failure",
+    "Fatal",
     "Fenced",
     "HoldfastError",
     "Journal",
     "LastError",
+    "Limits",
     "NewEvent",
+    "Park",
     "PayloadError",
+    "Policy",
     "Poll",
+    "ProcessDied",
     "Projection",
     "ProjectionFaulted",
     "ProjectionStatus",
+    "Queue",
+    "QueueChange",
+    "QueueCount",
+    "QueueItem",
+    "QueueSelection",
+    "Reason",
+    "Retry",
+    "RetryBudget",
     "Running",
     "SchemaError",
+    "Skip",
     "StoreConflict",
     "StoreUnavailable",
     "TableProjection",
     "Tx",
     "WaitTimeout",
+    "is_transient",
     "on",
 ]

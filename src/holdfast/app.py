@@ -6,24 +6,39 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, TypeVar, overload
+from weakref import WeakSet
 
 from holdfast.clock import SystemClock
 from holdfast.core.codec import EventTypes
-from holdfast.core.errors import ConfigError, ProjectionFaulted, StoreUnavailable, WaitTimeout
-from holdfast.core.policy import Poll
+from holdfast.core.definition import Definition, compile_projection, lane_of
+from holdfast.core.errors import (
+    ConfigError,
+    HoldfastError,
+    ProjectionFaulted,
+    StoreUnavailable,
+    WaitTimeout,
+)
+from holdfast.core.event import RawEvent
+from holdfast.core.policy import Policy
+from holdfast.core.poll import Poll
 from holdfast.core.ports import Clock, Source
-from holdfast.core.projection import Definition, Projection, TableProjection, compile_projection
+from holdfast.core.projection import Projection, TableProjection
+from holdfast.core.queue import AuditRow
 from holdfast.core.runner import Runner, Wiring
 from holdfast.core.signals import Bell, Committed, Faulted, Listener, Signal, Signals
 from holdfast.core.status import ProjectionStatus
 from holdfast.core.supervisor import Supervisor
 from holdfast.logs import guarded, log_signal
-from holdfast.sql import store
+from holdfast.running import STOP_SECONDS, Running
+from holdfast.sql import statuses, upkeep
+from holdfast.sql.audit import read_audit
 from holdfast.sql.database import Database
+from holdfast.sql.explain import Reason, explain
+from holdfast.sql.forks import at_fork
 from holdfast.sql.journal import Journal
 from holdfast.sql.migrations import check_migrated, migrate
+from holdfast.sql.queue import Queue
 from holdfast.sql.sqlite import SqliteDatabase
 from holdfast.sql.store import JournalSource, SqlLeases, SqlSession
 from holdfast.sql.url import SqliteUrl, parse_url
@@ -32,9 +47,6 @@ P = TypeVar("P", bound=type[Projection] | type[TableProjection[Any]])
 
 FEED = "journal"
 """The journal's name as a feed."""
-
-STOP_SECONDS = 30.0
-"""How long a stop waits for handlers to return. What they had begun is not committed then."""
 
 LOOK_SECONDS = 0.05
 """How often `wait_for` looks for the work of other processes."""
@@ -73,6 +85,7 @@ class App:
         self._prepared = False
         self._preparing = threading.Lock()
         self._progress = Bell()
+        self._supervisors: WeakSet[Supervisor] = WeakSet()
         self.journal = Journal(
             self._database,
             types=self.events,
@@ -81,6 +94,14 @@ class App:
             prepare=self._prepare,
             check_prepared=self._check_prepared,
         )
+        self.queue = Queue(
+            self._database,
+            clock=self._clock,
+            prepare=self._prepare,
+            lane_of=self._lane_of,
+            feed=FEED,
+        )
+        at_fork(self, App._forked)
 
     def __repr__(self) -> str:
         return f"App({str(self.url)!r}, projections={list(self._definitions)})"
@@ -96,7 +117,13 @@ class App:
 
     @overload
     def projection(
-        self, *, name: str | None = None, strict: bool = False, poll: Poll | None = None
+        self,
+        *,
+        name: str | None = None,
+        strict: bool = False,
+        poll: Poll | None = None,
+        policy: Policy | None = None,
+        mask: Callable[[str], str] | bool = False,
     ) -> Callable[[P], P]: ...
 
     def projection(
@@ -106,16 +133,26 @@ class App:
         name: str | None = None,
         strict: bool = False,
         poll: Poll | None = None,
+        policy: Policy | None = None,
+        mask: Callable[[str], str] | bool = False,
     ) -> P | Callable[[P], P]:
         """Registers a projection class; usable as `@app.projection` or with settings.
 
         `name` defaults to the class name in snake case. `strict` makes an event type without a
-        handler a fault, instead of passing it over.
+        handler a fault, instead of passing it over. `policy` says what follows when an event fails,
+        `poll` how the feed is read. `mask` keeps the text of errors out of the logs: True hides it,
+        a function changes it.
         """
 
         def register(projection: P) -> P:
             definition = compile_projection(
-                projection, types=self.events, name=name, strict=strict, poll=poll
+                projection,
+                types=self.events,
+                name=name,
+                strict=strict,
+                poll=poll,
+                policy=policy,
+                mask=mask,
             )
             self._add(projection, definition)
             return projection
@@ -137,10 +174,11 @@ class App:
 
     def running(self) -> Running:
         """Runs all projections in threads: `with app.running():` or `async with app.running():`."""
-        return Running(self)
+        return Running(self.supervise)
 
     def supervise(self, *, until: int | None = None) -> Supervisor:
         """A supervisor over all projections, not started yet."""
+        self._refuse_handlers("be run")
         if not self._definitions:
             raise ConfigError("the app has no projections; register one with @app.projection")
         self.events.check()
@@ -157,7 +195,9 @@ class App:
             signals=self._signals,
         )
         runners = [Runner(d, wiring, until=until) for d in self._definitions.values()]
-        return Supervisor(runners, wake=self._database.bell.ring)
+        supervisor = Supervisor(runners, wake=self._database.bell.ring)
+        self._supervisors.add(supervisor)
+        return supervisor
 
     def catch_up(self, *, timeout_seconds: float | None = None) -> None:
         """Runs every projection to the present head of the journal, and returns.
@@ -188,6 +228,7 @@ class App:
         Raises WaitTimeout when it takes longer, and ProjectionFaulted as soon as it has stopped
         before that position, in whatever process it runs.
         """
+        self._refuse_handlers("be waited for")
         name = self._definition(projection).name
         deadline = self._clock.monotonic() + timeout_seconds
         self._prepare()
@@ -228,28 +269,84 @@ class App:
         run.
         """
         self._prepare()
-        return store.read_status(self._database, self._clock)
+        return statuses.read_status(self._database, self._clock)
+
+    def explain(self, projection: str | type) -> list[Reason]:
+        """Why a projection does not advance; the last reason says how much there is to do."""
+        name = self._definition(projection).name
+        self._prepare()
+        return explain(self._database, self._clock, name, FEED)
 
     def tables(self, projection: str | type) -> list[str]:
         """The tables that a projection has made on this database, which a reset would clear."""
         definition = self._definition(projection)
         self._prepare()
-        return store.owned_tables(self._database, definition)
+        return upkeep.owned_tables(self._database, definition)
 
-    def reset(self, projection: str | type) -> list[str]:
-        """Clears a projection's tables and checkpoint in one transaction; returns the tables.
+    def reset(
+        self, projection: str | type, *, by: str | None = None, note: str | None = None
+    ) -> list[str]:
+        """Clears a projection's tables, checkpoint and queue in one transaction.
 
-        A worker that runs it now begins again at the first event.
+        Returns the tables. A worker that runs it now begins again at the first event. With `by`,
+        the audit has a row for it.
+        """
+        self._refuse_handlers("be reset")
+        definition = self._definition(projection)
+        self._prepare()
+        change = None if by is None else self._changed(by, note)
+        return upkeep.reset(self._database, definition, change)
+
+    def depose(
+        self, projection: str | type, *, by: str | None = None, note: str | None = None
+    ) -> int:
+        """Takes a projection from the process that runs it, frozen or not; returns how many did.
+
+        With `by`, the audit has a row for it.
         """
         definition = self._definition(projection)
         self._prepare()
-        return store.reset(self._database, definition)
+        change = None if by is None else self._changed(by, note)
+        return upkeep.depose(self._database, definition.name, change)
 
-    def depose(self, projection: str | type) -> int:
-        """Takes a projection from the process that runs it, frozen or not; returns how many did."""
+    def pause(self, projection: str | type, *, by: str, note: str | None = None) -> bool:
+        """Stops a projection's work until it is resumed; returns whether it was not paused before.
+
+        When this returns nothing more is committed, in whatever process it runs. It outlives
+        restarts.
+        """
         definition = self._definition(projection)
         self._prepare()
-        return store.depose(self._database, definition.name)
+        return upkeep.pause(self._database, definition.name, FEED, self._changed(by, note))
+
+    def resume(self, projection: str | type, *, by: str, note: str | None = None) -> bool:
+        """Lets a paused projection go on; returns whether it was paused."""
+        definition = self._definition(projection)
+        self._prepare()
+        return upkeep.resume(self._database, definition.name, self._changed(by, note))
+
+    def rewind(
+        self,
+        projection: str | type,
+        *,
+        by: str,
+        to: int | None = None,
+        note: str | None = None,
+    ) -> int:
+        """Goes back to a position, or without one to before the first skipped event.
+
+        Returns the position. Raises ConfigError, with the reason, where events that are applied
+        again would not leave the rows as they are.
+        """
+        definition = self._definition(projection)
+        self._prepare()
+        return upkeep.rewind(self._database, definition, FEED, to, self._changed(by, note))
+
+    def audit(self, projection: str | type | None = None, *, limit: int = 100) -> list[AuditRow]:
+        """What people have changed, the latest first: who, when, what and why."""
+        name = None if projection is None else self._definition(projection).name
+        self._prepare()
+        return read_audit(self._database, name, limit)
 
     def close(self) -> None:
         """Closes all connections. Stop what runs first."""
@@ -277,6 +374,16 @@ class App:
             raise ConfigError(f"there is no projection {projection!r}; the app has: {known}")
         return self._definitions[name]
 
+    def _refuse_handlers(self, what: str) -> None:
+        if any(supervisor.runs_this for supervisor in self._supervisors):
+            raise HoldfastError(f"projections can't {what} from inside a handler of the same app")
+
+    def _changed(self, by: str, note: str | None) -> upkeep.Changed:
+        return upkeep.Changed(by, self._clock.now(), note)
+
+    def _lane_of(self, projection: str, event: RawEvent) -> str:
+        return lane_of(self._definition(projection), self.events, event)
+
     def _open_session(self) -> SqlSession:
         self._prepare()
         return SqlSession(self._database)
@@ -286,7 +393,7 @@ class App:
         return JournalSource(session)
 
     def _reached(self, name: str) -> tuple[int, str]:
-        found = store.read_positions(self._database, name)
+        found = upkeep.read_positions(self._database, name)
         return min(found, default=(0, "stopped"))
 
     def _on_signal(self, signal: Signal) -> None:
@@ -310,52 +417,10 @@ class App:
             check_migrated(self._database)
             self._prepared = True
 
-
-class Running:
-    """The projections of an app, running in threads between enter and exit."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._supervisor: Supervisor | None = None
-
-    @property
-    def faulted(self) -> dict[str, str]:
-        """The projections that have stopped, each with its error."""
-        if self._supervisor is None:
-            return {}
-        found = {}
-        for runner in self._supervisor.faulted:
-            assert runner.fault is not None
-            found[runner.definition.name] = (
-                f"{runner.fault.error_type}: {runner.fault.error_message}"
-            )
-        return found
-
-    def __enter__(self) -> Self:
-        self._supervisor = self._app.supervise()
-        self._supervisor.start()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._supervisor is not None
-        self._supervisor.stop()
-        self._supervisor.join(STOP_SECONDS)
-
-    async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.__enter__)
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await asyncio.to_thread(self.__exit__, exc_type, exc, traceback)
+    def _forked(self) -> None:
+        """Called in the child of a fork, where the app goes on with connections of its own."""
+        self._preparing = threading.Lock()
+        self._progress.renew()
 
 
 def _open(url: Any) -> Database:

@@ -3,62 +3,85 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
-from typing import assert_never
+import sys
+from typing import Any
 
+from holdfast.core import signals
 from holdfast.core.runner import fault_message
-from holdfast.core.signals import (
-    Committed,
-    Faulted,
-    LeaseLost,
-    Listener,
-    PollFailed,
-    Signal,
-    Started,
-    Stopped,
-)
+from holdfast.core.signals import Faulted, Listener, Signal
 
 logger = logging.getLogger("holdfast")
+
+TEXTS: dict[type, tuple[int, str]] = {
+    signals.Started: (logging.INFO, "projection started"),
+    signals.Committed: (logging.DEBUG, "batch committed"),
+    signals.Stopped: (logging.INFO, "projection stopped"),
+    signals.LeaseLost: (logging.WARNING, "lease lost, standing by"),
+    signals.PollFailed: (logging.WARNING, "store unavailable, trying again"),
+    signals.PollRecovered: (logging.INFO, "store available again"),
+    signals.Failed: (logging.WARNING, "event failed"),
+    signals.Decided: (logging.DEBUG, "policy decided"),
+    signals.Retrying: (logging.INFO, "event is tried again"),
+    signals.BreakerOpened: (logging.WARNING, "circuit breaker opened"),
+    signals.Skipped: (logging.WARNING, "event skipped"),
+    signals.Parked: (logging.WARNING, "event parked, lane closed"),
+    signals.Queued: (logging.INFO, "events wait in a closed lane"),
+    signals.Died: (logging.ERROR, "parked event needs a person"),
+    signals.Drained: (logging.INFO, "lane drained"),
+    signals.Recovered: (logging.INFO, "event applied after failures"),
+    signals.CallbackFailed: (logging.ERROR, "callback failed after the commit"),
+    signals.Paused: (logging.INFO, "projection paused"),
+    signals.Resumed: (logging.INFO, "projection resumed"),
+}
+"""How each signal is logged; a fault, which needs more words, is not here."""
 
 
 def log_signal(signal: Signal) -> None:
     """Logs one signal, with its fields under `extra`."""
     match signal:
-        case Started():
-            _log(logging.INFO, "projection started", signal)
-        case Committed():
-            _log(logging.DEBUG, "batch committed", signal)
-        case Stopped():
-            _log(logging.INFO, "projection stopped", signal)
-        case LeaseLost():
-            _log(logging.WARNING, "lease lost, standing by", signal)
-        case PollFailed():
-            _log(logging.WARNING, "store unavailable, trying again", signal)
         case Faulted():
             logger.error(
                 "projection faulted: %s",
-                fault_message(signal.projection, signal.fault),
+                _loggable(fault_message(signal.projection, signal.fault)),
                 extra={"holdfast": {"projection": signal.projection, "feed": signal.feed}},
             )
-            logger.debug("projection faulted, traceback: %s", signal.fault.error_stacktrace)
+            stacktrace = _loggable(signal.fault.error_stacktrace)
+            logger.debug("projection faulted, traceback: %s", stacktrace)
         case _:
-            assert_never(signal)
+            level, text = TEXTS[type(signal)]
+            _log(level, text, signal)
 
 
 def guarded(listener: Listener) -> Listener:
     """The listener, unable to stop a projection: what it raises is logged."""
 
     def listen(signal: Signal) -> None:
+        told_of = sys.exception()
         try:
             listener(signal)
-        except Exception:
-            logger.exception("a listener failed")
+        except Exception as error:
+            _part(error, told_of)
+            logger.error("a listener failed", exc_info=error)
 
     return listen
 
 
 def _log(level: int, text: str, signal: Signal) -> None:
     if logger.isEnabledFor(level):
-        fields = asdict(signal)
+        fields = {name: _loggable(getattr(signal, name)) for name in signal.__dataclass_fields__}
         shown = " ".join(f"{key}={value}" for key, value in fields.items())
         logger.log(level, "%s: %s", text, shown, extra={"holdfast": fields})
+
+
+def _loggable(value: Any) -> Any:
+    """Text that every handler can write, whatever an error says."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value
+
+
+def _part(error: BaseException, told_of: BaseException | None) -> None:
+    """Takes the error that a signal was about out of the listener's own: it may be masked."""
+    while error.__context__ is not None and error.__context__ is not told_of:
+        error = error.__context__
+    error.__context__ = None

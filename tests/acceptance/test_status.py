@@ -17,6 +17,7 @@ from tests.support.postgres import Databases, wait_until
 
 WAIT_SECONDS = 30.0
 FIELDS = {
+    "closed_lanes",
     "epoch",
     "events_per_second",
     "events_processed",
@@ -29,10 +30,17 @@ FIELDS = {
     "last_event_type",
     "last_processed_at",
     "leader",
+    "needs_reset",
+    "paused_at",
+    "paused_by",
+    "paused_note",
     "position",
     "projection",
+    "queued_events",
     "registered",
     "state",
+    "waiting_for",
+    "waiting_until",
 }
 
 

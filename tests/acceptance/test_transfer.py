@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from holdfast import App
 from tests.support.command import Place
 from tests.support.postgres import wait_until
@@ -190,6 +192,14 @@ def test_a_file_that_is_not_there_or_no_text(place: Place) -> None:
     assert "line 1: is not an event" in place.run("journal", "import", "bank:app", "binary").error
     assert "nowhere/x: No such file" in place.run("journal", "export", "bank:app", "-o",
                                                   "nowhere/x").error  # fmt: skip
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_file_that_can_not_be_written_is_named(place: Place) -> None:
+    place.ok("journal", "import", "bank:app", write(place, lines_of(10)))
+    failed = place.run("journal", "export", "bank:app", "-o", "/dev/full")
+    assert failed.code == 1
+    assert "holdfast: /dev/full: No space left on device" in failed.err
 
 
 def test_export_of_a_part(place: Place) -> None:

@@ -16,7 +16,7 @@ def run_to(place: Place, position: int) -> Command:
 
 def test_migrate_says_what_it_did(any_place: Place) -> None:
     first = any_place.ok("migrate", "bank:app", "--json").json
-    assert first == {"url": any_place.url, "migrations": 1}
+    assert first == {"url": any_place.url, "migrations": 2}
     assert any_place.ok("migrate", "bank:app", "--json").json["migrations"] == 0
     assert "nothing to do" in any_place.ok("migrate", "bank:app").out
 
@@ -25,7 +25,7 @@ def test_migrate_of_an_app_that_does_not_by_itself(any_place: Place) -> None:
     text = (any_place.folder / "bank.py").read_text()
     any_place.write("bank.py", text.replace("App(URL)", "App(URL, auto_migrate=False)"))
     assert "run holdfast migrate" in any_place.run("status", "bank:app").error
-    assert "ran 1 migration" in any_place.ok("migrate", "bank:app").out
+    assert "ran 2 migrations" in any_place.ok("migrate", "bank:app").out
     any_place.ok("status", "bank:app")
 
 
@@ -52,7 +52,9 @@ def test_a_reset_projection_is_built_again_by_the_worker_that_runs_it(any_place:
     any_place.credit(1, 2)
     worker = run_to(any_place, 2)
     epoch = any_place.statuses()["ledger"]["epoch"]
-    any_place.ok("reset", "bank:app", "ledger", "--yes")
+    any_place.ok("reset", "bank:app", "ledger", "--yes", "--by", "anna", "--note", "again")
+    (row,) = any_place.ok("audit", "bank:app", "--json").json["changes"]
+    assert (row["actor"], row["action"], row["note"]) == ("anna", "reset", "again")
     worker.wait_until_said("projection started: projection=ledger", times=2)
     any_place.wait_for(2, "ledger")
     assert any_place.statuses()["ledger"]["epoch"] > epoch

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 import holdfast.testing
-from holdfast import App, Backoff, HoldfastError, Poll
+from holdfast import App, Backoff, Breaker, HoldfastError, Limits, Policy, Poll, RetryBudget
 from holdfast.cli import cli
 from tests.support.pages import ROOT, pages
 
@@ -60,7 +60,7 @@ def test_every_public_member_is_documented(name: str) -> None:
     if not isinstance(value, type) or value in (Poll, Backoff):
         return  # Poll and Backoff: see the settings.
     text = API[name]
-    for member in [m for m in dir(value) if not m.startswith("_")]:
+    for member in [m for m in dir(value) if not (m.startswith("_") or hasattr(Exception, m))]:
         assert re.search(rf"`@?{member}\b", text), f"{name}.{member} is not in api.md"
 
 
@@ -82,7 +82,7 @@ def settings() -> Iterator[tuple[str, str, Any]]:
         for name, parameter in inspect.signature(function).parameters.items():
             if name not in ("self", "cls"):
                 yield heading, name, parameter.default
-    for cls in (Poll, Backoff):
+    for cls in (Poll, Backoff, Policy, Breaker, RetryBudget, Limits):
         for field in dataclasses.fields(cls):
             yield cls.__name__, field.name, getattr(cls(), field.name)
 
@@ -97,7 +97,7 @@ def test_every_setting_is_documented_with_its_default(
         assert found is None
     else:
         assert found is not None, f"{name} has no line that begins with Default:"
-        assert eval(found[1], {"Backoff": Backoff}) == default
+        assert eval(found[1], vars(holdfast).copy()) == default
 
 
 def commands(

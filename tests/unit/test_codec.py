@@ -146,6 +146,91 @@ def test_what_is_not_json_is_refused_with_its_path(payload: dict[str, Any], path
         encode_metadata(payload, schema_version=1)
 
 
+@dataclass
+class Measured:
+    value: float | None = None
+    values: list[float | None] = field(default_factory=list)
+    extra: Any = None
+
+
+class Read(msgspec.Struct):
+    measured: Measured | None = None
+    by_name: dict[str, Measured] = {}
+    extra: Any = None
+
+
+class Weighed(pydantic.BaseModel):
+    value: float | None = None
+    extra: Any = None
+    inner: list["Weighed"] = []
+
+
+class Open(pydantic.BaseModel, extra="allow"):
+    pass
+
+
+class InWords(pydantic.BaseModel, ser_json_inf_nan="strings"):
+    value: float
+    note: str | None = None
+
+
+class AsConstants(pydantic.BaseModel, ser_json_inf_nan="constants"):
+    value: float
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("payload", "what"),
+    [
+        (Measured(NAN), "nan at `$.value`"),
+        (Measured(-INF), "-inf at `$.value`"),
+        (Measured(1.0, [1.0, None, INF]), "inf at `$.values[2]`"),
+        (Measured(extra=NAN), "nan at `$.extra`"),
+        (Measured(extra={"a": [None, (1, INF)]}), "inf at `$.extra.a[1][1]`"),
+        (Measured(extra=Measured(NAN)), "nan at `$.extra.value`"),
+        (Read(Measured(INF)), "inf at `$.measured.value`"),
+        (Read(None, {"a": Measured(NAN)}), "nan at `$.by_name.a.value`"),
+        (Read(extra=[NAN]), "nan at `$.extra[0]`"),
+        (Weighed(value=NAN), "nan at `$.value`"),
+        (Open(value=NAN), "nan at `$.value`"),  # type: ignore[call-arg]
+        (Weighed(inner=[Weighed(), Weighed(extra=[INF])]), "inf at `$.inner[1].extra[0]`"),
+    ],
+)
+def test_nan_and_infinity_in_an_instance_are_refused_with_the_path(payload: Any, what: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        EventTypes().encode(payload)
+    wanted = f"payload of event type {type(payload).__name__!r}: {what} has no place in JSON"
+    assert str(caught.value) == wanted
+
+
+def test_a_model_may_write_nan_in_words_but_not_as_a_constant() -> None:
+    assert EventTypes().encode(InWords(value=NAN)).data == '{"value":"NaN","note":null}'
+    with pytest.raises(PayloadError, match=r"'AsConstants'.* no place in JSON"):
+        EventTypes().encode(AsConstants(value=INF))
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        (b"x", "$.extra"),
+        ([bytearray(b"x")], "$.extra[0]"),
+        ({1, 2}, "$.extra"),
+        ({"a": frozenset()}, "$.extra.a"),
+        ({1: 2}, "$.extra"),
+        ([{"a": {2.5: 1}}], "$.extra[0].a"),
+    ],
+)
+@pytest.mark.parametrize("cls", [Measured, Read, Weighed, Open])
+def test_what_is_not_json_is_refused_where_anything_may_be(
+    cls: type, value: Any, path: str
+) -> None:
+    with pytest.raises(PayloadError, match=cls.__name__) as caught:
+        EventTypes().encode(cls(extra=value))
+    assert f"`{path}`" in str(caught.value)
+
+
 @pytest.mark.parametrize("depth", [200, 100_000])
 def test_deep_nesting_comes_back_or_is_refused(depth: int) -> None:
     payload: dict[str, Any] = {}
@@ -249,10 +334,23 @@ def test_fields_that_can_not_be_read_are_refused_at_once() -> None:
         EventTypes().register(Unreadable)
 
 
-@pytest.mark.parametrize("name", ["", "x" * 256, "nul\0"])
-def test_impossible_names_are_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["", "*", "x" * 256, "nul\0", "\ud800", 7])
+def test_impossible_names_are_refused(name: Any) -> None:
+    types = EventTypes()
+    with pytest.raises(ConfigError, match="event type"):
+        types.register(Paid, name=name)
+    with pytest.raises(ConfigError, match="event type"):
+        types.upcaster(name, from_version=1)(dict)
     with pytest.raises(AppendError, match="event type"):
-        EventTypes().register(Paid, name=name)
+        types.encode({}, type_name=name)
+    assert types.register(Paid) is Paid
+
+
+def test_an_event_type_is_an_event_type() -> None:
+    with pytest.raises(ConfigError, match=r"^an event type can't be empty$"):
+        EventTypes().register(Paid, name="")
+    with pytest.raises(ConfigError, match=r"^an event type can't be '\*'.* @on\("):
+        EventTypes().register(Paid, name="*")
 
 
 @pytest.mark.parametrize("version", [0, -1])

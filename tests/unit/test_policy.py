@@ -1,71 +1,296 @@
-"""Settings: what each accepts, what it refuses, and how waiting grows."""
+"""Policy: decisions, what it accepts and refuses, and how errors are told apart."""
 
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Backoff, ConfigError, Poll
+from holdfast import (
+    Backoff,
+    Breaker,
+    ConfigError,
+    Decision,
+    Event,
+    Failure,
+    Fatal,
+    Limits,
+    Park,
+    Policy,
+    Retry,
+    RetryBudget,
+    Skip,
+)
 
-REFUSED: list[tuple[type, str, Any]] = [
-    *((Backoff, "delay_seconds", value) for value in (0, -1, math.nan, "1", None, True)),
-    *((Backoff, "max_delay_seconds", value) for value in (0, -1, math.nan, math.inf, "1", None)),
-    *((Backoff, "multiplier", value) for value in (0, 0.99, -2, math.nan, math.inf, "2", None)),
-    *((Poll, "interval_seconds", value) for value in (0, -1, math.nan, math.inf, "1", None)),
-    *((Poll, "empty_backoff_seconds", value) for value in (0, -1, math.nan, math.inf, "1", None)),
-    *((Poll, "max_consecutive_failures", value) for value in (0, -1, 1.5, "1", True)),
-    *((Poll, "failure_backoff", value) for value in (None, 1.0)),
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Credited:
+    pass
+
+
+def failure_of(error: BaseException, *, age_seconds: float = 0.0) -> Failure:
+    event = Event[Any](
+        position=7,
+        stream="account-1",
+        version=1,
+        id=UUID(int=1),
+        type="credited",
+        data={},
+        metadata={},
+        recorded_at=AT,
+    )
+    return Failure(
+        event=event,
+        error=error,
+        attempt=1,
+        position=7,
+        projection="balances",
+        lane="account-1",
+        first_failed_at=AT,
+        failed_at=AT + timedelta(seconds=age_seconds),
+    )
+
+
+def decision_of(policy: Policy, error: BaseException) -> Any:
+    assert callable(policy.on_error)
+    return policy.on_error(failure_of(error))
+
+
+# Decisions
+
+
+def test_decisions_are_values() -> None:
+    assert Fatal() == Fatal()
+    assert Park() == Park(retry=None)
+    assert Retry() == Retry(backoff=None, exhausted=None)
+    assert len({Fatal(), Skip(), Park(), Retry(), Skip()}) == 4
+    with pytest.raises(FrozenInstanceError):
+        Park().retry = Backoff()  # type: ignore[misc]
+
+
+def test_an_age_is_counted_from_the_first_failure() -> None:
+    assert failure_of(ValueError(), age_seconds=90).age_seconds == 90
+
+
+DECISIONS_REFUSED: list[tuple[type, str, Any]] = [
+    (Park, "retry", 3),
+    (Park, "retry", Retry()),
+    (Retry, "backoff", 3),
+    (Retry, "exhausted", Retry()),
+    (Retry, "exhausted", Park),
+    (Retry, "exhausted", "park"),
 ]
 
 
+@pytest.mark.parametrize(("decision", "name", "value"), DECISIONS_REFUSED)
+def test_a_senseless_decision_is_refused(decision: type, name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"{decision.__name__}\.{name} is .+, not a"):
+        decision(**{name: value})
+
+
+def test_a_time_limit_is_the_policys() -> None:
+    limited = Backoff(timeout_seconds=1)
+    with pytest.raises(ConfigError, match=r"Retry\.backoff has timeout_seconds.+Policy\.backoff"):
+        Retry(limited)
+    with pytest.raises(ConfigError, match=r"Park\.retry has timeout_seconds.+Policy\.backoff"):
+        Park(limited)
+    assert Policy(backoff=limited).backoff is limited
+
+
+def test_a_schedule_is_not_for_the_queue() -> None:
+    with pytest.raises(ConfigError, match=r"Park\.retry has a schedule"):
+        Park(retry=Backoff(schedule=lambda _: 1.0))
+
+
+# Settings
+
+
 def test_the_defaults() -> None:
-    assert Backoff() == Backoff(delay_seconds=0.1, multiplier=2.0, max_delay_seconds=5.0)
-    assert Poll() == Poll(
-        interval_seconds=0.1,
-        empty_backoff_seconds=1.0,
-        failure_backoff=Backoff(delay_seconds=0.1, multiplier=2.0, max_delay_seconds=30.0),
-        max_consecutive_failures=10,
+    assert Policy() == Policy(
+        on_error=Fatal(),
+        backoff=Backoff(),
+        exhausted=Fatal(),
+        event_types={},
+        fallback=None,
+        breaker=None,
+        budget=None,
+        limits=Limits(),
     )
-    assert Poll(max_consecutive_failures=None).max_consecutive_failures is None
+    assert Breaker() == Breaker(failures=10, pause_seconds=30.0)
+    assert RetryBudget() == RetryBudget(seconds=60.0, window_seconds=600.0)
+    assert Limits() == Limits(events_per_lane=10_000, lanes=1_000)
+
+
+NO_SECONDS = (0, -1, math.nan, math.inf, "1", None, True)
+NO_COUNTS = (0, -1, 1.5, "1", None, True)
+REFUSED: list[tuple[type, str, Any]] = [
+    *((Policy, "on_error", value) for value in (None, "skip", Park, 3)),
+    *((Policy, "backoff", value) for value in (None, 3)),
+    *((Policy, "exhausted", value) for value in (None, Skip, "skip", Retry())),
+    *((Policy, "event_types", value) for value in (None, [Credited], "credited")),
+    *((Policy, "fallback", value) for value in ("f", 3)),
+    *((Policy, "breaker", value) for value in (10, Breaker)),
+    *((Policy, "budget", value) for value in (10, RetryBudget)),
+    *((Policy, "limits", value) for value in (None, 10)),
+    *((Breaker, "failures", value) for value in NO_COUNTS),
+    *((Breaker, "pause_seconds", value) for value in NO_SECONDS),
+    *((RetryBudget, "seconds", value) for value in NO_SECONDS),
+    *((RetryBudget, "window_seconds", value) for value in NO_SECONDS),
+    *((Limits, "events_per_lane", value) for value in NO_COUNTS),
+    *((Limits, "lanes", value) for value in NO_COUNTS),
+]
 
 
 @pytest.mark.parametrize(("settings", "name", "value"), REFUSED)
 def test_a_senseless_value_is_refused_by_name(settings: type, name: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=rf"{settings.__name__}\.{name}"):
+    with pytest.raises(ConfigError, match=rf"^{settings.__name__}\.{name} is .+(not|must be) "):
         settings(**{name: value})
 
 
-def test_the_longest_delay_is_not_less_than_the_first() -> None:
-    with pytest.raises(ConfigError, match="max_delay_seconds must not be less"):
-        Backoff(delay_seconds=6)
-    assert Backoff(delay_seconds=6, max_delay_seconds=6).delay(5) == 6
+def test_every_field_has_values_that_are_refused() -> None:
+    for settings in (Policy, Breaker, RetryBudget, Limits):
+        refused = {name for cls, name, _ in REFUSED if cls is settings}
+        assert refused == {field.name for field in fields(settings)}
 
 
-def test_settings_do_not_change() -> None:
-    with pytest.raises(FrozenInstanceError):
-        Poll().interval_seconds = 2.0  # type: ignore[misc]
-    with pytest.raises(TypeError):
-        Backoff(0.1)  # type: ignore[call-arg]
+def test_messages_say_what_is_wanted() -> None:
+    with pytest.raises(ConfigError) as on_error:
+        Policy(on_error=Park)  # type: ignore[arg-type]
+    assert "not a decision such as Park()" in str(on_error.value)
+    with pytest.raises(ConfigError) as breaker:
+        Policy(breaker=3)  # type: ignore[arg-type]
+    assert str(breaker.value) == "Policy.breaker is 3, not a Breaker or None"
+    with pytest.raises(ConfigError) as exhausted:
+        Policy(exhausted=Retry())  # type: ignore[arg-type]
+    assert str(exhausted.value).endswith("not a Fatal or a Skip or a Park")
 
 
-def test_delays_double_up_to_the_longest() -> None:
-    backoff = Backoff(delay_seconds=0.5, multiplier=2, max_delay_seconds=3)
-    assert [backoff.delay(n) for n in range(1, 6)] == [0.5, 1, 2, 3, 3]
+def test_a_window_is_not_shorter_than_its_budget() -> None:
+    with pytest.raises(ConfigError, match=r"RetryBudget\.window_seconds must not be less"):
+        RetryBudget(seconds=601)
+    assert RetryBudget(seconds=601, window_seconds=601).seconds == 601
 
 
-@given(
-    first=st.floats(1e-6, 1e6),
-    multiplier=st.floats(1, 1e6),
-    longest=st.floats(1e-6, 1e9),
-    failures=st.integers(1, 10**12),
+def test_functions_of_both_kinds_can_decide() -> None:
+    def decide(failure: Failure) -> Decision:
+        return Skip()
+
+    async def decide_later(failure: Failure) -> Decision:
+        return Skip()
+
+    assert Policy(on_error=decide).on_error is decide
+    assert Policy(on_error=decide_later).on_error is decide_later
+
+
+# Event types
+
+
+def test_event_types_have_policies_of_their_own() -> None:
+    own = Policy(on_error=Skip(), backoff=Backoff(max_attempts=1), exhausted=Park(), fallback=print)
+    policy = Policy(event_types={Credited: own, "account.closed": own}, breaker=Breaker())
+    assert policy.event_types == {Credited: own, "account.closed": own}
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        Policy(event_types={"credited": Policy()}),
+        Policy(breaker=Breaker()),
+        Policy(budget=RetryBudget()),
+        Policy(limits=Limits(lanes=1)),
+    ],
+    ids=["event_types", "breaker", "budget", "limits"],
 )
-def test_delays_never_shrink_nor_exceed_the_longest(
-    first: float, multiplier: float, longest: float, failures: int
-) -> None:
-    longest = max(first, longest)
-    backoff = Backoff(delay_seconds=first, multiplier=multiplier, max_delay_seconds=longest)
-    assert backoff.delay(1) == first
-    assert first <= backoff.delay(failures) <= backoff.delay(failures + 1) <= longest
+def test_what_is_for_the_whole_projection_is_refused_inside(inner: Policy) -> None:
+    with pytest.raises(ConfigError, match=r"event_types\['credited'\].+give them to the outer"):
+        Policy(event_types={"credited": inner})
+
+
+def test_wrong_event_types_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Policy\.event_types\[3\]: give event classes"):
+        Policy(event_types={3: Policy()})  # type: ignore[dict-item]
+    with pytest.raises(ConfigError, match=r"Policy\.event_types\['credited'\] is Skip\(\), not a"):
+        Policy(event_types={"credited": Skip()})  # type: ignore[dict-item]
+
+
+# Presets
+
+
+def test_the_presets() -> None:
+    assert Policy.fatal() == Policy()
+    assert Policy.best_effort() == Policy(on_error=Skip())
+    patient = Policy.retry_then_park()
+    assert (patient.on_error, patient.exhausted) == (Retry(), Park())
+    assert patient.backoff.max_attempts == 3
+    assert [patient.backoff.delay(n) for n in (1, 2)] == [1.0, 2.0]
+
+
+def test_classify_knows_the_errors_that_pass() -> None:
+    policy = Policy.classify()
+    retry = decision_of(policy, ConnectionResetError())
+    assert retry == Retry(Backoff.critical())
+    assert decision_of(policy, ValueError()) == Fatal()
+
+
+def test_classify_by_classes() -> None:
+    policy = Policy.classify(
+        transient=(KeyError, OSError),
+        permanent=ValueError,
+        otherwise=Skip(),
+        backoff=Backoff(max_attempts=5),
+    )
+    assert decision_of(policy, KeyError()) == Retry(Backoff(max_attempts=5))
+    assert decision_of(policy, TimeoutError()) == Retry(Backoff(max_attempts=5))
+    assert decision_of(policy, UnicodeError()) == Park()
+    assert decision_of(policy, TypeError()) == Skip()
+
+
+def test_classify_by_functions() -> None:
+    policy = Policy.classify(
+        transient=lambda error: "busy" in str(error),
+        permanent=lambda error: "wrong" in str(error),
+        otherwise=lambda failure: Park() if failure.position == 7 else Fatal(),
+    )
+    assert isinstance(decision_of(policy, ValueError("busy")), Retry)
+    assert decision_of(policy, ValueError("wrong")) == Park()
+    assert decision_of(policy, ValueError("odd")) == Park(retry=None)
+
+
+def test_what_is_both_permanent_and_transient_is_not_tried_again() -> None:
+    policy = Policy.classify(permanent=TimeoutError)
+    assert decision_of(policy, TimeoutError()) == Park()
+
+
+def test_classify_with_a_time_limit_limits_every_attempt() -> None:
+    backoff = Backoff(max_attempts=4, timeout_seconds=2)
+    policy = Policy.classify(backoff=backoff)
+    assert policy.backoff.timeout_seconds == 2
+    assert decision_of(policy, TimeoutError()) == Retry(replace(backoff, timeout_seconds=None))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("transient", 3),
+        ("transient", [ValueError]),
+        ("transient", (ValueError, int)),
+        ("permanent", "ValueError"),
+        ("permanent", int),
+        ("otherwise", None),
+        ("otherwise", Park),
+    ],
+)
+def test_classify_refuses_by_name(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"Policy\.classify: {name} "):
+        Policy.classify(**{name: value})
+
+
+@given(st.sampled_from([ValueError, KeyError, TimeoutError, OSError, ZeroDivisionError]))
+def test_classify_always_decides(error: type[Exception]) -> None:
+    policy = Policy.classify(permanent=LookupError, otherwise=Skip())
+    assert isinstance(decision_of(policy, error()), Decision)

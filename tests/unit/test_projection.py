@@ -22,7 +22,7 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.core.projection import compile_projection, snake_case
+from holdfast.core.definition import compile_projection, snake_case
 from holdfast.core.table import TableSpec
 
 F = TypeVar("F", bound=Callable[..., Any])

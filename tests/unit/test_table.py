@@ -22,6 +22,11 @@ class Account:
     derived: int = field(default=0, init=False)
 
 
+@dataclass
+class Measured:
+    value: float | None
+
+
 class Text(str):
     pass
 
@@ -89,7 +94,8 @@ ANNOTATIONS: dict[Any, tuple[str, bool]] = {
     dict: ("JSON", False),
     list[int]: ("JSON", False),
     dict[str, Any]: ("JSON", False),
-    Any: ("JSON", False),
+    Any: ("JSON", True),
+    Any | None: ("JSON", True),
     int | None: ("int", True),
     Optional[date]: ("date", True),  # noqa: UP045
     None | dict[str, int]: ("JSON", True),
@@ -110,7 +116,8 @@ GOOD = {
 @pytest.mark.parametrize("annotation", ANNOTATIONS)
 def test_the_kinds_of_columns(annotation: Any) -> None:
     kind, optional = ANNOTATIONS[annotation]
-    column = spec(annotation, GOOD[kind]).columns[1]
+    good = [] if annotation == list[int] else GOOD[kind]
+    column = spec(annotation, good).columns[1]
     assert (column.kind, column.optional) == (kind, optional)
     assert column.described() == (f"{kind} | None" if optional else kind)
 
@@ -173,10 +180,28 @@ def test_a_row_that_needs_more_than_its_fields_is_refused() -> None:
         table_of(Seeded, name="rows")
 
 
-@pytest.mark.parametrize("default", [None, "1", 2**63, True])
-def test_a_default_that_does_not_fit_is_refused(default: Any) -> None:
+@pytest.mark.parametrize(
+    ("annotation", "default"),
+    [
+        (int, None),
+        (int, "1"),
+        (int, 2**63),
+        (int, True),
+        (list, None),
+        (list, {}),
+        (dict[str, int], {"a": "x"}),
+        (dict, {"a": float("nan")}),
+        (Any, float("inf")),
+    ],
+)
+def test_a_default_that_does_not_fit_is_refused(annotation: Any, default: Any) -> None:
     with pytest.raises(ConfigError, match="default of field 'value'"):
-        spec(int, default)
+        spec(annotation, default)
+
+
+def test_json_that_nothing_can_read_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"row type 'Row': field 'value'.* union"):
+        spec(list[date | datetime | str], [])
 
 
 @pytest.mark.parametrize(
@@ -238,6 +263,13 @@ REFUSED_VALUES: list[Any] = [
     (dict[str, Any], {"a": object()}, "unsupported"),
     (dict[str, Any], {"a": "nul \0"}, "NUL"),
     (list[str], ["\\\0"], "NUL"),
+    (list, {"a": 1}, "Expected `array`"),
+    (list[int], ["x"], r"Expected `int`, got `str` - at `\$\[0\]`"),
+    (dict, "text", "Expected `object`"),
+    (list, [None, float("nan")], r"nan at `\$\[1\]` has no place in JSON"),
+    (dict[str, float | None], {"a": float("-inf")}, r"-inf at `\$\.a` has no place in JSON"),
+    (list[Measured], [Measured(float("inf"))], r"inf at `\$\[0\]\.value` has no place in JSON"),
+    (Any, float("nan"), r"nan at `\$` has no place in JSON"),
 ]
 
 
@@ -260,6 +292,17 @@ def test_equal_decimals_are_one_key(one: str, other: str) -> None:
     keys = [table.check_key((Decimal(text),))[0] for text in (one, other)]
     assert str(keys[0]) == str(keys[1])
     assert keys[0] == Decimal(one)
+
+
+@pytest.mark.parametrize("value", [None, {"a": 1}, ["x"], [float("nan")]])
+def test_a_row_is_not_settled_with_json_of_another_type(value: Any) -> None:
+    table = spec(list[int], [])
+    row = table.new_row(("a",))
+    row.value = value
+    for refuse in (table.settle, table.values):
+        with pytest.raises(ValueError, match=r"column 'value' \(JSON\) can't hold"):
+            refuse(row)
+    assert row.value is value
 
 
 def test_the_definition_tells_what_rows_depend_on() -> None:

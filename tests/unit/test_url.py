@@ -82,10 +82,31 @@ def test_a_url_of_another_type_is_not_shown() -> None:
     assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("password", ["sec@ret", "sec/ret", "sec?ret", "s@c/ret", "s@c?ret"])
+@pytest.mark.parametrize(
+    "password",
+    [
+        "sec@ret", "sec/ret", "sec?ret", "s@c/ret", "s@c?ret", "sec/r:et", "s@c:r/et", "sec?r=et",
+    ],
+)  # fmt: skip
 def test_a_password_that_is_not_quoted_is_refused_with_the_way_to_quote_it(password: str) -> None:
     with pytest.raises(ConfigError, match="write @ as %40"):
         parse_url(f"postgresql://me:{password}@host/db")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@host:54a2/db", "postgresql://me:***@host:***/db"),
+        ("postgresql://host:port", "postgresql://host:***"),
+        ("postgresql://me:secret/db", "postgresql://me:***/db"),
+        ("postgresql://me@[::1]:x/db?a=b", "postgresql://me@[::1]:***/db?a=b"),
+        ("postgresql://a:1,b:-2/db?password=secret", "postgresql://a:1,b:***/db?password=***"),
+    ],
+)
+def test_a_port_that_is_no_number_is_said_to_be_none(url: str, shown: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_url(url)
+    assert str(refused.value) == f"the port in the database URL {shown!r} is not a number"
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,17 @@ from holdfast.cli.output import redacted, shown
 from holdfast.core.errors import HoldfastError
 
 COMMANDS = {
+    "audit": "holdfast.cli.audit",
     "demo": "holdfast.cli.demo",
     "depose": "holdfast.cli.upkeep",
+    "explain": "holdfast.cli.explain",
     "journal": "holdfast.cli.journal",
     "migrate": "holdfast.cli.upkeep",
+    "pause": "holdfast.cli.control",
+    "queue": "holdfast.cli.queue",
     "reset": "holdfast.cli.upkeep",
+    "resume": "holdfast.cli.control",
+    "rewind": "holdfast.cli.control",
     "run": "holdfast.cli.run",
     "status": "holdfast.cli.status",
 }

@@ -35,17 +35,23 @@ class Reference:
     folders: tuple[Path, ...]
 
 
-def takes_app(*names: str, log_level: int = logging.WARNING) -> Callable[[Command], Command]:
+def takes_app(
+    *names: str, numbers: str | None = None, log_level: int = logging.WARNING
+) -> Callable[[Command], Command]:
     """Gives a command the arguments `[MODULE:APP] names…`, --app and -v.
 
     The command is called with the loaded app, which is closed afterwards, and with an argument of
     each name. Which words are given is told by their number, so no name is ever taken for an app.
+    With `numbers`, instead of names, it takes any count of whole numbers, as one tuple.
     """
+    shown_names = names if numbers is None else (f"[{numbers}...]",)
 
     def decorate(function: Command) -> Command:
         @functools.wraps(function)
         def command(words: tuple[str, ...], app: str | None, verbose: bool, **options: Any) -> Any:
-            given, values = _split(words, names, app)
+            given, values = (
+                _split(words, names, app) if numbers is None else _split_numbers(words, app)
+            )
             level = logging.DEBUG if verbose else log_level
             logging.getLogger("holdfast").setLevel(level)
             loaded = load(find(given))
@@ -56,7 +62,7 @@ def takes_app(*names: str, log_level: int = logging.WARNING) -> Callable[[Comman
         for decorator in (
             click.option("-v", "--verbose", is_flag=True, help="Log what happens, and tracebacks."),
             click.option("--app", metavar="MODULE:APP", help="The app, if not the first argument."),
-            click.argument("words", nargs=-1, metavar=" ".join(["[MODULE:APP]", *names])),
+            click.argument("words", nargs=-1, metavar=" ".join(["[MODULE:APP]", *shown_names])),
         ):
             command = decorator(command)
         return command
@@ -117,6 +123,20 @@ def _split(
     if app is not None:
         raise click.UsageError(f"the app is named twice: {words[0]!r} and --app {app!r}")
     return words[0], words[1:]
+
+
+def _split_numbers(
+    words: tuple[str, ...], app: str | None
+) -> tuple[str | None, tuple[tuple[int, ...]]]:
+    given = app
+    if words and not words[0].isdecimal():
+        if app is not None:
+            raise click.UsageError(f"the app is named twice: {words[0]!r} and --app {app!r}")
+        given, words = words[0], words[1:]
+    for word in words:
+        if not word.isdecimal():
+            raise click.UsageError(f"{word!r} is not an id; ids are whole numbers.")
+    return given, (tuple(map(int, words)),)
 
 
 def _from_pyproject(file: Path) -> str | None:

@@ -247,10 +247,14 @@ def _output(name: str, resume: bool) -> Iterator[BinaryIO]:
         )
     if not path.exists():
         path.touch()
-    with path.open("r+b") as out:
-        yield out
-        out.flush()
-        os.fsync(out.fileno())
+    try:
+        with path.open("r+b") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as error:
+        error.filename = error.filename or name
+        raise
 
 
 @contextmanager

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import FrameType
 
 import click
@@ -17,8 +18,25 @@ from holdfast.cli.output import plural
 from holdfast.core.supervisor import Supervisor
 
 EXIT_FAULTED = 3
+LOOPBACK = "127.0.0.1"
 LOOK_SECONDS = 0.1
 """How often the main thread looks for a signal, a fault or the end."""
+
+
+def _address(
+    ctx: click.Context,  # noqa: ARG001
+    param: click.Parameter,  # noqa: ARG001
+    value: str | None,
+) -> tuple[str, int] | None:
+    """HOST:PORT, or only a port, which is then served on the loopback interface alone."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(?:(\[[0-9A-Fa-f:.]+\]|[\w.-]*):)?([0-9]{1,5})", value, re.ASCII)
+    if found is None or int(found[2]) > 65_535:
+        raise click.BadParameter(
+            f"{value!r} is not an address; give HOST:PORT, as in 0.0.0.0:9100, or only a port"
+        )
+    return (found[1] or LOOPBACK).strip("[]"), int(found[2])
 
 
 @click.command()
@@ -32,7 +50,16 @@ LOOK_SECONDS = 0.1
     metavar="SECONDS",
     help="How long a stop waits for handlers to return.",
 )
-def run(app: App, exit_on_fault: bool, stop_seconds: float) -> None:
+@click.option(
+    "--http",
+    "address",
+    callback=_address,
+    metavar="[HOST:]PORT",
+    help="Serve /metrics, /livez and /readyz there; without a host, on 127.0.0.1.",
+)
+def run(
+    app: App, exit_on_fault: bool, stop_seconds: float, address: tuple[str, int] | None
+) -> None:
     """Run the projections of an app until SIGTERM or SIGINT.
 
     Either signal lets every projection commit what it has begun and release its lease; a second
@@ -44,12 +71,18 @@ def run(app: App, exit_on_fault: bool, stop_seconds: float) -> None:
     names = ", ".join(app.projections)
     supervisor = app.supervise()
     asked = _Asked()
-    _say(f"running {plural(len(app.projections), 'projection')} on {app.url}: {names}")
-    supervisor.start()
-    while not supervisor.join(LOOK_SECONDS):
-        if asked.to_stop or (exit_on_fault and supervisor.faulted):
-            _stop(supervisor, stop_seconds, exit_on_fault=exit_on_fault)
-            break
+    with ExitStack() as stack:
+        if address is not None:
+            from holdfast.cli.http import serving
+
+            url = stack.enter_context(serving(app, supervisor, address))
+            _say(f"serving /metrics, /livez and /readyz on {url}")
+        _say(f"running {plural(len(app.projections), 'projection')} on {app.url}: {names}")
+        supervisor.start()
+        while not supervisor.join(LOOK_SECONDS):
+            if asked.to_stop or (exit_on_fault and supervisor.faulted):
+                _stop(supervisor, stop_seconds, exit_on_fault=exit_on_fault)
+                break
     _end(supervisor)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ import click
 
 from holdfast.app import FEED, App
 from holdfast.cli.apps import takes_app
-from holdfast.cli.output import json_option, one_line, print_json, shown
+from holdfast.cli.output import json_option, one_line, plural, print_json, shown
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.status import ProjectionStatus
 
@@ -25,7 +25,13 @@ PIPE_CHARACTERS = 1_000
 """A table on a pipe is as wide as it needs; nothing is cut for a terminal that is not there."""
 
 ERROR_CHARACTERS = 200
-COLOURS = {"running": "green", "faulted": "bold red", "stopped": "yellow", "never ran": "yellow"}
+COLOURS = {
+    "running": "green",
+    "faulted": "bold red",
+    "stopped": "yellow",
+    "paused": "yellow",
+    "never ran": "yellow",
+}
 
 
 @click.command()
@@ -45,7 +51,8 @@ def status(app: App, watch: bool, interval_seconds: float, as_json: bool) -> Non
     """Show how far each projection is.
 
     State, position, lag, rate, leader and last error. "behind" counts positions up to the
-    journal's head; "lag" is the age of the oldest event that is not applied. With --watch, a
+    journal's head; "lag" is the age of the oldest event that is not applied. "queued" counts events
+    that wait in closed lanes; it is there when any do. With --watch, a
     terminal shows one table that changes; a pipe gets a table, or with --json a line, each time.
     """
     if not watch:
@@ -78,9 +85,12 @@ def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> 
         table.add_column(title, no_wrap=True)
     for title in ("position", "behind", "lag", "events/s"):
         table.add_column(title, justify="right", no_wrap=True)
+    has_queued = any(status.closed_lanes for status in statuses)
+    if has_queued:
+        table.add_column("queued", justify="right", no_wrap=True)
     table.add_column("leader", no_wrap=True)
     for status in statuses:
-        state = status.state if status.epoch else "never ran"
+        state = status.state if status.epoch or status.paused_by else "never ran"
         known = status.projection in registered
         table.add_row(
             Text(shown(status.projection) + ("" if known else " (not in the app)")),
@@ -89,10 +99,10 @@ def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> 
             Text(f"{status.lag_events:,}"),
             Text(f"{status.lag_seconds:.1f} s"),
             Text(f"{status.events_per_second:,.0f}" if status.state == "running" else ""),
+            *([Text(_queued(status))] if has_queued else []),
             Text(shown(status.leader or "")),
         )
-    errors = [Text(_error(status), style="red") for status in statuses if status.last_error]
-    return Group(table, *errors)
+    return Group(table, *(Text(line, style=style) for line, style in _remarks(statuses)))
 
 
 def wide_console() -> Console:
@@ -176,6 +186,31 @@ def _view(app: App) -> RenderableType:
         return Text(one_line(str(error)), style="red")
 
 
+def _queued(status: ProjectionStatus) -> str:
+    if not status.closed_lanes:
+        return ""
+    return f"{status.queued_events:,} in {plural(status.closed_lanes, 'lane')}"
+
+
+def _remarks(statuses: Sequence[ProjectionStatus]) -> Iterator[tuple[str, str]]:
+    """What is to be said below the table, and its colour."""
+    for status in statuses:
+        name = shown(status.projection)
+        if status.paused_at is not None:
+            why = f": {one_line(status.paused_note)}" if status.paused_note else ""
+            by = shown(status.paused_by or "")
+            yield f"  {name} is paused by {by} since {_time(status.paused_at)}{why}", "yellow"
+        if status.last_error is not None:
+            yield _error(status), "red"
+        elif status.waiting_until is not None:
+            what = one_line(status.waiting_for or "")
+            yield f"  {name} waits until {_time(status.waiting_until)} for {what}", "yellow"
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def _error(status: ProjectionStatus) -> str:
     error = status.last_error
     assert error is not None
@@ -183,4 +218,4 @@ def _error(status: ProjectionStatus) -> str:
     what = one_line(f"{error.type}: {error.message}")
     if len(what) > ERROR_CHARACTERS:
         what = what[:ERROR_CHARACTERS] + "…"
-    return f"  {shown(status.projection)} failed{at}, {error.at:%Y-%m-%d %H:%M:%S} UTC: {what}"
+    return f"  {shown(status.projection)} failed{at}, {_time(error.at)}: {what}"

@@ -6,10 +6,9 @@ import click
 
 from holdfast.app import App
 from holdfast.cli.apps import takes_app
+from holdfast.cli.changes import by_option, note_option, yes_option
 from holdfast.cli.output import json_option, plural, print_json
 from holdfast.core.status import ProjectionStatus
-
-yes_option = click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 
 
 @click.command()
@@ -32,9 +31,11 @@ def migrate(app: App, as_json: bool) -> None:
 
 @click.command()
 @takes_app("PROJECTION")
+@by_option
+@note_option
 @yes_option
 @json_option
-def reset(app: App, projection: str, yes: bool, as_json: bool) -> None:
+def reset(app: App, projection: str, by: str, note: str | None, yes: bool, as_json: bool) -> None:
     """Clear a projection, to build it again.
 
     Its tables and checkpoint are cleared in one transaction, and it begins at the first event.
@@ -48,7 +49,7 @@ def reset(app: App, projection: str, yes: bool, as_json: bool) -> None:
         f"position {position:,} back to 0."
     )
     _confirm(question, yes=yes)
-    cleared = app.reset(projection)
+    cleared = app.reset(projection, by=by, note=note)
     if as_json:
         print_json({"projection": projection, "tables": cleared, "position_before": position})
     else:
@@ -57,19 +58,22 @@ def reset(app: App, projection: str, yes: bool, as_json: bool) -> None:
 
 @click.command()
 @takes_app("PROJECTION")
+@by_option
+@note_option
 @yes_option
 @json_option
-def depose(app: App, projection: str, yes: bool, as_json: bool) -> None:
+def depose(app: App, projection: str, by: str, note: str | None, yes: bool, as_json: bool) -> None:
     """Take a projection from the process that runs it, frozen or not.
 
     Ends its lease and raises the epoch: whatever that process still tries is refused. Another
-    worker that stands by takes over; the deposed one stands by too, once it wakes.
+    worker that stands by takes over; the deposed one stands by too, once it wakes. On SQLite a
+    process that is frozen inside a write transaction can't be deposed: end it instead.
     """
     app.tables(projection)  # A wrong name is an error before the question.
     leaders = [status.leader for status in _statuses(app, projection) if status.leader]
     who = ", ".join(leaders) if leaders else "nobody that can be seen"
     _confirm(f"{projection!r} is run by {who}. This takes it away.", yes=yes)
-    deposed = app.depose(projection)
+    deposed = app.depose(projection, by=by, note=note)
     if as_json:
         print_json({"projection": projection, "deposed": deposed, "leaders": leaders})
     elif deposed:

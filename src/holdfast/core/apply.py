@@ -1,129 +1,170 @@
-"""Applies a batch of events in one transaction: rows and checkpoint together, or nothing.
+"""Applies events of the feed: rows, queue and checkpoint in one transaction, or nothing.
 
-A batch is tried whole. Only if an event fails is the good part before it applied again and
-committed, so that what precedes a failure is always in and nothing after it ever is.
+When an event fails, nothing of it is left, and the policy is asked about that one event; the
+rest of the batch goes on. What precedes a failure is always in; what follows it in its lane waits
+behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import assert_never
 
-from holdfast.core.codec import EventTypes
-from holdfast.core.engines import (
-    BatchRefused,
-    Caller,
-    Engine,
-    EventFailed,
-    HandlerEngine,
-    TableEngine,
-)
+from holdfast.core.engine import Batch, BatchLost, BatchRefused, EventFailed, Unrepeatable
+from holdfast.core.errors import HoldfastError
 from holdfast.core.event import RawEvent
-from holdfast.core.ports import Advance, Checkpoint, Clock, Session
-from holdfast.core.projection import Definition
+from holdfast.core.judge import Give
+from holdfast.core.policy import Fatal, Park, Skip
+from holdfast.core.queue import Entry
+from holdfast.core.signals import Died, Parked, Queued, Skipped
+from holdfast.core.stint import Halted, Stint
 
 SLICE_SECONDS = 1.0
 """A transaction ends after the event that exceeds this, so that slow handlers don't hold locks."""
 
 
 class Applier:
-    """Applies events to one projection's rows, and moves `checkpoint` on with every commit."""
+    """Applies what is read from the feed, and moves the checkpoint on with every commit."""
 
-    def __init__(
-        self,
-        definition: Definition,
-        *,
-        types: EventTypes,
-        session: Session,
-        checkpoint: Checkpoint,
-        clock: Clock,
-        stopping: Callable[[], bool],
-    ) -> None:
-        self.checkpoint = checkpoint
-        self._session, self._clock, self._stopping = session, clock, stopping
-        self._caller = Caller()
-        self._rate = _Rate(clock)
-        table = definition.table
-        self._engine: Engine = (
-            HandlerEngine(definition, types, session, self._caller)
-            if table is None
-            else TableEngine(definition, types, session, self._caller, table)
-        )
+    def __init__(self, stint: Stint) -> None:
+        self._stint = stint
+        self._rulings: dict[int, Skip | Park] = {}
 
     def apply(self, events: Sequence[RawEvent]) -> int:
         """Applies and commits events in order; returns how many (fewer only when stopping).
 
-        Raises EventFailed for an event that can't be applied, with all before it committed.
+        Raises Halted at an event that must be tried again later, or stops the projection.
         """
         done = 0
-        while done < len(events) and not (done and self._stopping()):
+        while done < len(events) and not (done and self._stint.stopping()):
             done += self._apply(events[done:])
         return done
 
-    def close(self) -> None:
-        self._caller.close()
-
     def _apply(self, events: Sequence[RawEvent]) -> int:
-        """One transaction, or as many as it takes to find the event that fails."""
+        """One transaction, or as many as it takes to find the event that can't be stored."""
         try:
-            return self._commit(events)
-        except EventFailed as failed:
-            before = _index(events, failed.event)
-            done = self.apply(events[:before])
-            if done < before:
-                return done  # Stopping: the failed event waits for the next start.
-            raise
-        except Exception as error:
-            if not (isinstance(error, BatchRefused) or self._session.refused(error)):
+            try:
+                return self._commit(events, singly=False)
+            except Unrepeatable:
+                return self._commit(events, singly=True)
+        except BatchLost as lost:
+            error = lost.error
+            part = events[: _index(events, lost.event)]
+        except Exception as refusal:
+            if not (isinstance(refusal, BatchRefused) or self._stint.session.refused(refusal)):
                 raise
-            # What the events left behind can't be stored: halve until one event is left.
-            if len(events) == 1:
-                cause = error.__cause__ if isinstance(error, BatchRefused) else error
-                raise EventFailed(events[0], cause or error) from error
-            return self._apply(events[: len(events) // 2])
+            # What the events left behind can't be stored: halves them until one is left.
+            error = refusal.__cause__ or refusal if isinstance(refusal, BatchRefused) else refusal
+            part = events[: len(events) // 2]
+        if part:
+            return self._apply(part)
+        event = events[0]
+        ruling = self._stint.rule(event, self._stint.lane_of(event), error)
+        assert ruling is not None
+        self._rulings[event.position] = ruling
+        return self._commit(events[:1], singly=False)
 
-    def _commit(self, events: Sequence[RawEvent]) -> int:
-        until = self._clock.monotonic() + SLICE_SECONDS
-
-        def enough() -> bool:
-            return self._stopping() or self._clock.monotonic() >= until
-
-        try:
-            with self._engine.run(self.checkpoint, events, enough) as (work, done):
-                last = events[done - 1]
-                advanced = work.advance(
-                    self.checkpoint,
-                    Advance(
-                        position=last.position,
-                        events=done,
-                        last_event_id=last.id,
-                        last_event_type=last.type,
-                        at=self._clock.now(),
-                        events_per_second=self._rate.after(done),
-                    ),
-                )
-        except BaseException:
-            self._engine.forget()
-            raise
-        self._engine.committed()
-        self.checkpoint = advanced
+    def _commit(self, events: Sequence[RawEvent], *, singly: bool) -> int:
+        stint = self._stint
+        until = stint.clock.monotonic() + SLICE_SECONDS
+        entries: list[Entry] = []
+        halted: Halted | None = None
+        done = 0
+        with (
+            stint.transaction(),
+            stint.engine.batch(stint.checkpoint, events, again=False, singly=singly) as batch,
+        ):
+            for event in events:
+                try:
+                    entry = self._one(batch, event)
+                except Halted as found:
+                    if done == 0:
+                        raise
+                    halted = found
+                    break
+                if entry is not None:
+                    entries.append(entry)
+                    stint.lanes.add(entry)
+                done += 1
+                if stint.stopping() or stint.clock.monotonic() >= until:
+                    break
+            with batch.finished() as work:
+                advance = stint.advance(done - len(entries), events[done - 1])
+                checkpoint = work.advance(stint.checkpoint, advance)
+                if entries:
+                    added = work.enqueue(checkpoint, entries, advance.at)
+                    stint.lanes.discount(e for e in entries if e.event.position not in added)
+                    work.write_lanes(checkpoint, stint.lanes.begun())
+        stint.lanes.commit()
+        self._settle(entries)
+        stint.committed(checkpoint, events[:done])
+        if halted is not None:
+            raise halted
         return done
 
+    def _one(self, batch: Batch, event: RawEvent) -> Entry | None:
+        """Applies one event; returns the entry that it makes in the queue instead, if any."""
+        stint = self._stint
+        if stint.lanes.is_resolved(event):
+            return None
+        if stint.lanes and stint.definition.handles(event.type):
+            lane = batch.lane_of(event)
+            if stint.lanes.get(lane) is not None:
+                self._check_room(event, lane)
+                return Entry(event, lane, "pending")
+        ruling = self._rulings.get(event.position)
+        if ruling is None:
+            try:
+                stint.attempt(batch, event)
+            except EventFailed as failed:
+                ruling = stint.rule(event, batch.lane_of(event), failed.error, batch)
+            if ruling is None:
+                return None
+        entry = self._entry(event, batch.lane_of(event), ruling)
+        self._rulings[event.position] = ruling
+        return entry
 
-class _Rate:
-    """Events per second over the last second or so of work."""
+    def _entry(self, event: RawEvent, lane: str, ruling: Skip | Park) -> Entry:
+        record = self._stint.judge.record_of(event)
+        match ruling:
+            case Skip():
+                return Entry(event, lane, "skipped", record)
+            case Park(retry):
+                self._check_room(event, lane)
+                if retry is None:
+                    return Entry(event, lane, "dead", record)
+                due_at = self._stint.clock.now() + timedelta(seconds=retry.delay(1))
+                return Entry(event, lane, "failed", record, due_at)
+            case _:
+                assert_never(ruling)
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._since, self._events, self._rate = clock.monotonic(), 0, 0.0
+    def _check_room(self, event: RawEvent, lane: str) -> None:
+        why = self._stint.lanes.overflow(lane, self._stint.definition.policy.limits)
+        if why is not None:
+            error = HoldfastError(
+                f"event {event.id} can't wait in lane {lane!r}: {why}. See holdfast queue list; "
+                "mend, requeue or resolve what waits, then start the projection again"
+            )
+            raise Halted(event, Give(Fatal(), error))
 
-    def after(self, events: int) -> float:
-        self._events += events
-        seconds = self._clock.monotonic() - self._since
-        if seconds > 0 and (seconds >= 1.0 or self._rate == 0.0):
-            self._rate = self._events / seconds
-        if seconds >= 1.0:
-            self._since, self._events = self._clock.monotonic(), 0
-        return self._rate
+    def _settle(self, entries: Sequence[Entry]) -> None:
+        """The entries are in."""
+        stint = self._stint
+        behind: dict[str, int] = {}
+        for entry in entries:
+            event = entry.event
+            self._rulings.pop(event.position, None)
+            stint.judge.settled(event)
+            if entry.status == "pending":
+                behind[entry.lane] = behind.get(entry.lane, 0) + 1
+                continue
+            signal = Skipped if entry.status == "skipped" else Parked
+            stint.emit(signal(*stint.names, event.position, event.type, entry.lane))
+            if entry.status == "dead":
+                stint.emit(Died(*stint.names, event.position, event.type, entry.lane))
+        for lane, count in behind.items():
+            stint.emit(Queued(*stint.names, lane, count))
 
 
 def _index(events: Sequence[RawEvent], event: RawEvent) -> int:

@@ -18,11 +18,12 @@ import msgspec
 
 from holdfast.core.errors import ConfigError, PayloadError
 from holdfast.core.event import Event, RawEvent, check_type
+from holdfast.core.losses import holds_anything, loss
 
 C = TypeVar("C", bound=type)
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
-decode_json: Callable[[str], Any] = msgspec.json.Decoder().decode
+decode_json: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
 """JSON text to plain values."""
 
 VERSION_KEY = "schema_version"
@@ -48,6 +49,7 @@ class _EventType:
     decode: Callable[[str], Any] = decode_json
     convert: Callable[[Any], Any] = dataclasses.field(default=lambda data: data)
     encode: Callable[[Any], bytes] = msgspec.json.encode
+    holds_anything: bool = False
     upcasters: dict[int, Upcaster] = dataclasses.field(default_factory=dict)
 
 
@@ -63,7 +65,7 @@ class EventTypes:
 
         Registering the same class under the same name again changes nothing.
         """
-        name = check_type(cls.__name__ if name is None else name)
+        name = check_type(cls.__name__ if name is None else name, refusal=ConfigError)
         if version < 1:
             raise ConfigError(f"event type {name!r}: version is {version}; versions start at 1")
         known = self._by_class.get(cls)
@@ -82,6 +84,7 @@ class EventTypes:
             )
         entry.encode, entry.decode, entry.convert = _functions(cls)
         entry.cls, entry.version = cls, version
+        entry.holds_anything = holds_anything(cls)
         self._by_class[cls] = entry
         return cls
 
@@ -93,7 +96,7 @@ class EventTypes:
         """
 
         def add(function: Upcaster) -> Upcaster:
-            entry = self._entry(check_type(name))
+            entry = self._entry(check_type(name, refusal=ConfigError))
             if from_version in entry.upcasters:
                 raise ConfigError(
                     f"event type {name!r} already has an upcaster from version {from_version}"
@@ -133,12 +136,17 @@ class EventTypes:
                 raise PayloadError(f"payload of event type {name!r}: {error}") from error
         text = _text(raw, entry.name)
         try:
-            entry.decode(text)
+            back = entry.decode(text)
         except Exception as error:
             raise PayloadError(
                 f"payload of event type {entry.name!r} could not be read back: "
                 f"{describe(error)}; nothing was appended"
             ) from error
+        lost = None
+        if type(payload) is entry.cls and (entry.holds_anything or "null" in text):
+            lost = loss(payload, back, numbers_only=not entry.holds_anything)
+        if lost is not None:
+            raise PayloadError(f"payload of event type {entry.name!r}: {lost}")
         return Encoded(entry.name, text, entry.version)
 
     def decode(self, raw: RawEvent) -> Event[Any]:
@@ -253,7 +261,7 @@ def _functions(
     if _is_pydantic(cls):
         model: Any = cls
         return (
-            lambda payload: payload.model_dump_json().encode(),
+            _model_json,
             model.model_validate_json,
             model.model_validate,
         )
@@ -262,6 +270,16 @@ def _functions(
     except TypeError as error:
         raise ConfigError(f"event class {cls.__qualname__}: {error}") from error
     return msgspec.json.encode, decode, lambda data: msgspec.convert(data, cls)
+
+
+def _model_json(payload: Any) -> bytes:
+    raw: bytes = payload.model_dump_json().encode()
+    if b"NaN" in raw or b"Infinity" in raw:
+        try:
+            decode_json(raw)
+        except msgspec.DecodeError as error:
+            raise ValueError("NaN and infinity have no place in JSON") from error
+    return raw
 
 
 def _is_pydantic(cls: type) -> bool:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.core.errors import AppendError
+from holdfast.core.errors import AppendError, HoldfastError
 
 T = TypeVar("T")
 
@@ -79,25 +79,29 @@ class Appended(msgspec.Struct, frozen=True):
 
 def check_stream(name: object) -> str:
     """Returns `name` if it can be a stream's name on every database, else raises."""
-    return _check_name("stream name", name, MAX_STREAM_CHARACTERS)
+    return _check_name("a", "stream name", name, MAX_STREAM_CHARACTERS, AppendError)
 
 
-def check_type(name: object) -> str:
+def check_type(name: object, *, refusal: type[HoldfastError] = AppendError) -> str:
     """Returns `name` if it can be an event type's name on every database, else raises."""
-    return _check_name("event type", name, MAX_TYPE_CHARACTERS)
+    if name == "*":
+        raise refusal("an event type can't be '*', because @on(\"*\") takes all other types")
+    return _check_name("an", "event type", name, MAX_TYPE_CHARACTERS, refusal)
 
 
-def _check_name(what: str, name: object, limit: int) -> str:
+def _check_name(
+    article: str, what: str, name: object, limit: int, refusal: type[HoldfastError]
+) -> str:
     if not isinstance(name, str):
-        raise AppendError(f"a {what} is a str, not {type(name).__name__}")
+        raise refusal(f"{article} {what} is a str, not {type(name).__name__}")
     if not name:
-        raise AppendError(f"a {what} can't be empty")
+        raise refusal(f"{article} {what} can't be empty")
     if len(name) > limit:
-        raise AppendError(f"{what} of {len(name):,} characters: the limit is {limit}; shorten it")
+        raise refusal(f"{what} of {len(name):,} characters: the limit is {limit}; shorten it")
     if "\0" in name:
-        raise AppendError(f"{what} {name!r} contains a NUL character; remove it")
+        raise refusal(f"{what} {name!r} contains a NUL character; remove it")
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise AppendError(f"{what} {name!r} is not valid Unicode: {error.reason}") from error
+        raise refusal(f"{what} {name!r} is not valid Unicode: {error.reason}") from error
     return name

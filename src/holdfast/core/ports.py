@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
+from holdfast.core.definition import Definition
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.event import RawEvent
-from holdfast.core.projection import Definition, Tx
+from holdfast.core.projection import Tx
+from holdfast.core.queue import Entry, Lane, Setback, Waiting
 from holdfast.core.table import Key, TableSpec
 
 State = Literal["running", "stopped", "faulted"]
@@ -50,7 +52,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a projection has come on a feed, and who may move it on (`epoch`)."""
+    """How far a projection has come on a feed, and who may move it on.
+
+    `epoch` fences runners; `revision` counts what people have changed. `unclean_ends`: so many
+    processes in a row have died here. `mark_position`: one died at this event, which was alone.
+    """
 
     id: int
     projection: str
@@ -59,6 +65,12 @@ class Checkpoint:
     epoch: int
     state: State
     events_processed: int
+    revision: int
+    leader: str | None = None
+    paused_by: str | None = None
+    unclean_ends: int = 0
+    mark_position: int | None = None
+    mark_attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +79,8 @@ class Advance:
 
     position: int
     events: int
-    last_event_id: UUID
-    last_event_type: str
+    last_event_id: UUID | None
+    last_event_type: str | None
     at: datetime
     events_per_second: float
 
@@ -104,21 +116,68 @@ class TransactionEnded(Exception):
     """A handler has ended the transaction: its rows may be in without the checkpoint."""
 
 
+class RolledBack(Exception):
+    """The database has rolled the whole transaction back; nothing of it is in."""
+
+
+class Revised(Exception):
+    """A person has changed something about the projection: look again. Nothing was written."""
+
+
+class HandlerTx(Tx, Protocol):
+    """What handlers get, with what holdfast itself keeps in it."""
+
+    callbacks: list[Callable[[], Any]]
+    """What is to be called when the transaction is in."""
+
+    has_appended: bool
+    """An append has joined it, which readers want to know."""
+
+
 class Work(Protocol):
     """One open transaction of a runner."""
 
-    def handling(self) -> AbstractContextManager[Tx]:
+    def handling(self) -> AbstractContextManager[HandlerTx]:
         """Handlers run in this block, and can't end the transaction where that can be prevented."""
 
+    def savepoint(self) -> None:
+        """From now on `undo` comes back to here."""
+
+    def undo(self) -> None:
+        """Takes back what has happened since the savepoint, which stays.
+
+        Raises TransactionEnded or RolledBack where there is nothing left to come back to.
+        """
+
     def check_intact(self) -> None:
-        """Raises if a handler has spoilt the transaction, TransactionEnded if it has ended it."""
+        """Raises if a handler has spoilt the transaction.
+
+        TransactionEnded if it may have committed it, RolledBack if it has only undone it.
+        """
 
     def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> None: ...
 
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None: ...
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
-        """Moves the checkpoint on; raises Fenced unless epoch and position are as we left them."""
+        """Moves the checkpoint on; raises Fenced unless epoch and position are as we left them.
+
+        Raises Revised if a person has changed something. What concerns the queue comes after it,
+        so that everybody locks the checkpoint first.
+        """
+
+    def enqueue(self, checkpoint: Checkpoint, entries: Sequence[Entry], at: datetime) -> set[int]:
+        """Adds entries to the queue; returns the positions that were not in it before."""
+
+    def finish_items(self, ids: Sequence[int]) -> None:
+        """Takes applied items out of the queue."""
+
+    def set_back(self, setback: Setback, at: datetime) -> None:
+        """Notes that an item has failed again."""
+
+    def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None: ...
+
+    def open_lane(self, checkpoint: Checkpoint, lane: str) -> None: ...
 
 
 class Session(Protocol):
@@ -130,14 +189,32 @@ class Session(Protocol):
     def prepare(self, definition: Definition) -> None:
         """Makes the projection's tables fit its definition, or raises SchemaError."""
 
-    def take_over(self, checkpoint: Checkpoint) -> Checkpoint:
+    def take_over(self, checkpoint: Checkpoint, *, resumed: bool = False) -> Checkpoint:
         """Raises the epoch, which fences every earlier runner, and marks it running.
 
-        Raises ProjectionFaulted where only a reset makes the rows right again.
+        `resumed`: this runner was the last to lead it, and has only lost its connection. Raises
+        ProjectionFaulted where only a reset makes the rows right again.
         """
 
     def check_epoch(self, checkpoint: Checkpoint) -> None:
-        """Raises Fenced if another runner has taken over, or the projection was reset."""
+        """Raises Fenced if another runner has taken over, or the projection was reset.
+
+        Raises Revised if a person has changed something.
+        """
+
+    def closed_lanes(self, checkpoint: Checkpoint) -> Mapping[str, Lane]: ...
+
+    def resolved_ahead(self, checkpoint: Checkpoint) -> Set[int]:
+        """Positions after the checkpoint, of a rewind, that a person has dealt with."""
+
+    def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> Sequence[Waiting]:
+        """What waits in a lane, in order."""
+
+    def mark(self, checkpoint: Checkpoint, event: RawEvent) -> None:
+        """Notes, durably, that this event is tried alone, in case the process dies of it."""
+
+    def note_wait(self, checkpoint: Checkpoint, until: datetime, reason: str) -> None:
+        """Notes, durably, why nothing happens until then."""
 
     def release(self, checkpoint: Checkpoint) -> None:
         """Marks the projection stopped, unless another runner has taken over."""
@@ -155,6 +232,9 @@ class Session(Protocol):
 
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         """The store's failure behind `error`, or None when the store is not to blame."""
+
+    def interrupt(self) -> None:
+        """Cancels the statement that runs, if any; may be called from another thread."""
 
     def refused(self, error: BaseException) -> bool:
         """Whether the store refused values, which come from events, rather than a statement."""

@@ -21,7 +21,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A batch is in: rows and checkpoint together."""
+    """A batch is in, rows and checkpoint together; so many of its events were applied."""
 
     projection: str
     feed: str
@@ -60,6 +60,151 @@ class PollFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class PollRecovered:
+    """The store can be used again, after so many failures in a row."""
+
+    projection: str
+    feed: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """One attempt at an event failed."""
+
+    projection: str
+    feed: str
+    position: int
+    event_type: str
+    lane: str
+    attempt: int
+    error_type: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What follows from a failure: fatal, skip, park, retry, or breaker where it interferes."""
+
+    projection: str
+    feed: str
+    position: int
+    decision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The event is tried again, as attempt number `attempt`, after `delay_seconds`."""
+
+    projection: str
+    feed: str
+    position: int
+    attempt: int
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerOpened:
+    """Too many failures in a row: the projection pauses, then tries this one event."""
+
+    projection: str
+    feed: str
+    position: int
+    pause_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An event was passed without being applied, durably."""
+
+    projection: str
+    feed: str
+    position: int
+    event_type: str
+    lane: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """An event that failed is in the queue, and its lane is closed."""
+
+    projection: str
+    feed: str
+    position: int
+    event_type: str
+    lane: str
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """So many events wait behind others of their lane."""
+
+    projection: str
+    feed: str
+    lane: str
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """An event in the queue is not tried again by itself: it needs a person."""
+
+    projection: str
+    feed: str
+    position: int
+    event_type: str
+    lane: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """So many events that waited in a lane were applied; `is_open`: none is left."""
+
+    projection: str
+    feed: str
+    lane: str
+    events: int
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """An event that had failed is applied, at attempt number `attempt`."""
+
+    projection: str
+    feed: str
+    position: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackFailed:
+    """A callback that was called after the commit failed. The commit stands."""
+
+    projection: str
+    feed: str
+    error_type: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """A person has paused the projection; it holds its lease and waits."""
+
+    projection: str
+    feed: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A person has let the projection go on."""
+
+    projection: str
+    feed: str
+
+
+@dataclass(frozen=True, slots=True)
 class Faulted:
     """A projection has stopped for good; somebody has to look at it."""
 
@@ -68,7 +213,28 @@ class Faulted:
     fault: Fault
 
 
-Signal = Started | Committed | Stopped | LeaseLost | PollFailed | Faulted
+Signal = (
+    Started
+    | Committed
+    | Stopped
+    | LeaseLost
+    | PollFailed
+    | PollRecovered
+    | Failed
+    | Decided
+    | Retrying
+    | BreakerOpened
+    | Skipped
+    | Parked
+    | Queued
+    | Died
+    | Drained
+    | Recovered
+    | CallbackFailed
+    | Paused
+    | Resumed
+    | Faulted
+)
 Listener = Callable[[Signal], None]
 
 
@@ -92,6 +258,10 @@ class Bell:
 
     def __init__(self) -> None:
         self._rings = 0
+        self._changed = threading.Condition()
+
+    def renew(self) -> None:
+        """Frees it from threads that are not there, in the child of a fork."""
         self._changed = threading.Condition()
 
     @property

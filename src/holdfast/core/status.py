@@ -25,15 +25,18 @@ class LastError:
 class ProjectionStatus:
     """One projection on one feed.
 
-    `state` is `running` while a process holds the lease, `faulted` when it stopped at an error,
-    else `stopped`. `lag_events` counts positions between the checkpoint and the head, so rolled
-    back appends can make it a little too large; it is 0 exactly when there is nothing to do.
-    `lag_seconds` is the age of the oldest event that is not applied yet.
+    `state` is `paused` while it is, `faulted` when it stopped at an error, `running` while a
+    process holds the lease, else `stopped`; `leader` says who holds it, in any state.
+    `lag_events` counts positions between the checkpoint and the head, so rolled back appends can
+    make it a little too large; it is 0 exactly when there is nothing to do.
+    `lag_seconds` is the age of the oldest event that is not applied yet. `waiting_until` and
+    `waiting_for` say why it rests just now; `queued_events` wait in `closed_lanes`. `needs_reset`:
+    its rows are not what its checkpoint says.
     """
 
     projection: str
     feed: str
-    state: Literal["running", "stopped", "faulted"]
+    state: Literal["running", "stopped", "faulted", "paused"]
     position: int
     head: int
     lag_events: int
@@ -46,3 +49,11 @@ class ProjectionStatus:
     last_event_type: str | None
     last_processed_at: datetime | None
     last_error: LastError | None
+    needs_reset: bool = False
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    paused_note: str | None = None
+    waiting_until: datetime | None = None
+    waiting_for: str | None = None
+    closed_lanes: int = 0
+    queued_events: int = 0

@@ -45,6 +45,11 @@ class Supervisor:
             return self._ended.wait_for(lambda: self._running == 0, timeout_seconds)
 
     @property
+    def runs_this(self) -> bool:
+        """Whether the calling code runs in one of its threads: a handler, that is."""
+        return threading.current_thread() in self._threads
+
+    @property
     def running(self) -> list[Runner]:
         """The runners that have not ended."""
         pairs = zip(self.runners, self._threads, strict=True)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.errors import ConfigError
-from holdfast.core.values import CHECKS, KINDS, REFUSALS, ColumnKind, decimal_key
+from holdfast.core.values import CHECKS, KINDS, REFUSALS, ColumnKind, decimal_key, json_checks
 
 Key = tuple[Any, ...]
 
@@ -30,7 +30,11 @@ POSITION_COLUMN = "_position"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `check` returns the value to store, or raises ValueError or TypeError."""
+    """One column.
+
+    `check` returns the value to store, `settle` the one that is loaded from it; both raise
+    ValueError or TypeError.
+    """
 
     name: str
     kind: ColumnKind
@@ -38,6 +42,7 @@ class Column:
     annotation: Any
     default: Any
     check: Callable[[Any], Any]
+    settle: Callable[[Any], Any]
 
     def described(self) -> str:
         """The part of a column that existing rows depend on."""
@@ -54,6 +59,7 @@ class TableSpec:
     key: tuple[str, ...]
     key_indexes: tuple[int, ...]
     reshaped: tuple[Column, ...]
+    json_indexes: tuple[int, ...]
 
     def new_row(self, key: Key) -> Any:
         """A row with this key and every other field at its default."""
@@ -67,11 +73,9 @@ class TableSpec:
         try:
             for column in self.reshaped:
                 value = getattr(row, column.name)
-                stored = column.check(value)
-                if column.kind == "JSON" and value is not None:
-                    stored = msgspec.json.decode(stored, type=column.annotation)
-                if stored is not value:
-                    object.__setattr__(row, column.name, stored)
+                settled = column.settle(value)
+                if settled is not value:
+                    object.__setattr__(row, column.name, settled)
         except REFUSALS:
             raise self._wrong(row) from None
 
@@ -100,6 +104,24 @@ class TableSpec:
     def row(self, values: typing.Sequence[Any]) -> Any:
         """The row from stored values, in column order."""
         return self.row_type(**{c.name: v for c, v in zip(self.columns, values, strict=True)})
+
+    def snapshot(self, row: Any) -> list[Any]:
+        """The row's values, safe from what a handler does to them."""
+        values = [getattr(row, column.name) for column in self.columns]
+        for index in self.json_indexes:
+            values[index] = msgspec.json.encode(values[index])
+        return values
+
+    def restored(self, snapshot: list[Any]) -> Any:
+        """The row that a snapshot was taken of."""
+        values = list(snapshot)
+        for index in self.json_indexes:
+            if values[index] == b"null":
+                values[index] = None
+            else:
+                annotation = self.columns[index].annotation
+                values[index] = msgspec.json.decode(values[index], type=annotation)
+        return self.row(values)
 
     def check_key(self, key: Key) -> Key:
         """The key as it is stored, so that equal keys meet in one row."""
@@ -156,7 +178,14 @@ def table_of(row_type: type, *, name: str, key_fields: tuple[str, ...] = ()) -> 
         key,
         tuple(by_name[part] for part in key),
         tuple(column for column in columns if column.kind in RESHAPED),
+        tuple(index for index, column in enumerate(columns) if column.kind == "JSON"),
     )
+
+
+def lane_text(key: Key) -> str:
+    """A row's key as the name of its lane."""
+    parts = [part.hex() if isinstance(part, bytes) else str(part) for part in key]
+    return parts[0] if len(parts) == 1 else json.dumps(parts, ensure_ascii=False)
 
 
 def _check_columns(where: str, row_type: type, columns: tuple[Column, ...]) -> None:
@@ -199,8 +228,16 @@ def _column(where: str, field: dataclasses.Field[Any], annotation: Any) -> Colum
     default: Any = field.default
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
-    check = _or_none(CHECKS[kind]) if optional else CHECKS[kind]
-    column = Column(field.name, kind, optional, annotation, default, check)
+    if kind == "JSON":
+        try:
+            check, settle = json_checks(annotation)
+        except TypeError as error:
+            raise ConfigError(f"{where}: field {field.name!r}: {error}") from error
+    else:
+        check = settle = CHECKS[kind]
+    if optional:
+        check, settle = _or_none(check), _or_none(settle)
+    column = Column(field.name, kind, optional, annotation, default, check, settle)
     if default is not dataclasses.MISSING:
         try:
             column.check(default)
@@ -221,7 +258,7 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
         rest = [arg for arg in typing.get_args(annotation) if arg is not type(None)]
         if len(rest) == 1:
             return rest[0], True
-    return annotation, False
+    return annotation, annotation is Any
 
 
 def _kind_of(annotation: Any) -> ColumnKind | None:

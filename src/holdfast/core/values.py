@@ -12,6 +12,8 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.core.losses import loss
+
 ColumnKind = Literal[
     "str", "int", "float", "bool", "Decimal", "date", "datetime", "UUID", "bytes", "JSON"
 ]
@@ -89,11 +91,20 @@ def _datetime(value: Any) -> datetime:
     return moment.astimezone(UTC)
 
 
-def _json(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    if "\\u0000" in text and _NUL_IN_JSON.search(text):
-        raise ValueError("text with a NUL character can't be stored")
-    return text
+def json_checks(annotation: Any) -> tuple[Callable[[Any], str], Callable[[Any], Any]]:
+    """How JSON of this type is checked: to the text to store, and to the value loaded from it."""
+    decode = msgspec.json.Decoder(annotation).decode
+
+    def checked(value: Any) -> tuple[str, Any]:
+        text = msgspec.json.encode(value).decode()
+        if "\\u0000" in text and _NUL_IN_JSON.search(text):
+            raise ValueError("text with a NUL character can't be stored")
+        loaded = decode(text)
+        if "null" in text and (lost := loss(value, loaded, numbers_only=True)):
+            raise ValueError(lost)
+        return text, loaded
+
+    return lambda value: checked(value)[0], lambda value: checked(value)[1]
 
 
 _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -110,5 +121,5 @@ CHECKS: dict[ColumnKind, Callable[[Any], Any]] = {
     "datetime": _datetime,
     "UUID": _exactly(UUID),
     "bytes": _exactly(bytes),
-    "JSON": _json,
 }
+"""Of every kind but JSON, whose check depends on the annotation."""

@@ -9,7 +9,14 @@ from typing import Any, Protocol
 
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.event import RawEvent
-from holdfast.core.ports import Checkpoint, Chunk, Lease, RowChange, TransactionEnded
+from holdfast.core.ports import (
+    Checkpoint,
+    Chunk,
+    HandlerTx,
+    Lease,
+    RowChange,
+    TransactionEnded,
+)
 from holdfast.core.projection import Tx
 from holdfast.core.signals import Bell
 from holdfast.core.table import Column, Key, TableSpec
@@ -18,12 +25,6 @@ Row = tuple[Any, ...]
 
 handled_database: ContextVar[object] = ContextVar("holdfast_handled_database", default=None)
 """The database in whose transaction a handler runs just now; asyncio carries it along."""
-
-
-class HandlerTx(Tx, Protocol):
-    """What handlers get. `has_appended`: an append has joined it, which readers want to know."""
-
-    has_appended: bool
 
 
 class Connection(Protocol):
@@ -36,6 +37,9 @@ class Connection(Protocol):
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
         """Runs a named statement and returns its rows."""
 
+    def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
+        """Runs a named statement once for each set of parameters."""
+
     def script(self, sql: str) -> None:
         """Runs one or more statements without parameters."""
 
@@ -44,6 +48,15 @@ class Connection(Protocol):
 
     def handling(self) -> AbstractContextManager[HandlerTx]:
         """Users' code runs in this block, inside a transaction that it must not end or spoil."""
+
+    def savepoint(self, *, renewed: bool) -> None:
+        """Sets a savepoint; `renewed` puts it in the place of an earlier one."""
+
+    def undo(self) -> None:
+        """Back to the savepoint, which stays; TransactionEnded if it is gone."""
+
+    def interrupt(self) -> None:
+        """Cancels the statement that runs, if any; may be called from another thread."""
 
     def check_intact(self) -> None:
         """Raises if the open transaction has failed, TransactionEnded if it is not open."""

@@ -268,7 +268,9 @@ class Journal:
         stored = encode_metadata(own, schema_version=encoded.schema_version)
         self._check_size(encoded.type, encoded.data, stored)
         if new.id is not None and not isinstance(new.id, UUID):
-            raise AppendError(f"event {encoded.type!r}: id is {new.id!r}, not a UUID")
+            raise AppendError(
+                f"event {encoded.type!r}: id is {new.id!r}, not a UUID; pass uuid.UUID(…)"
+            )
         return Record(
             new.id or new_id(self.clock.now()),
             encoded.type,

@@ -6,10 +6,12 @@ holds all its leases and listens for wake-ups (`postgres_leases.py`).
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
+from uuid import uuid4
+from weakref import WeakSet
 
 import msgspec
 
@@ -18,6 +20,7 @@ from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Chunk, Lease, RowChange
 from holdfast.core.signals import Bell
 from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
+from holdfast.sql import forks
 from holdfast.sql.database import Row, causes, quote, transaction_ended
 from holdfast.sql.queries import pyformat, query
 from holdfast.sql.settled import settled_rows
@@ -26,16 +29,22 @@ from holdfast.sql.url import PostgresUrl
 try:
     import psycopg
     from psycopg.pq import TransactionStatus
-    from psycopg_pool import ConnectionPool, PoolTimeout
 
     from holdfast.sql.postgres_leases import Keeper, Notifier
+    from holdfast.sql.postgres_pool import Pool
 except ImportError as missing:  # pragma: no cover
     raise ConfigError("PostgreSQL needs psycopg: pip install 'holdfast[postgres]'") from missing
 
 POOL_CONNECTIONS = 10
 CONNECT_SECONDS = 10
+CONNECT_ATTEMPTS = 100
+"""A connection that is made while the process forks is made again."""
+
 MIGRATION_LOCK = 0x48464D49
 """Advisory lock key: one migration at a time in a database."""
+
+CANCEL_SECONDS = 5.0
+"""How long a request to cancel a statement may take."""
 
 OLDEST_SERVER = 140_000
 
@@ -68,13 +77,20 @@ class PostgresDatabase:
             raise ConfigError(
                 f"can't read the database URL {url}: {url.hide(str(error))}"
             ) from None
+        except UnicodeDecodeError:
+            raise ConfigError(
+                f"can't read the database URL {url}: what is written with % is not UTF-8"
+            ) from None
         self._conninfo = psycopg.conninfo.make_conninfo(
             **{**_CONNECTION_DEFAULTS, **{k: str(v) for k, v in given.items()}}
         )
-        self._pool: ConnectionPool[psycopg.Connection[Row]] | None = None
-        self._lock = threading.Lock()
+        self._opened: WeakSet[psycopg.Connection[Row]] = WeakSet()
+        self._pool = Pool(
+            self.connect_raw, max_connections=POOL_CONNECTIONS, wait_seconds=CONNECT_SECONDS
+        )
         self._keeper = Keeper(self.connect_raw, self.bell)
         self._notifier = Notifier(self.connect_raw)
+        forks.at_fork(self, PostgresDatabase.forked)
 
     def connect(self) -> PostgresConnection:
         return PostgresConnection(self, self.connect_raw())
@@ -149,8 +165,6 @@ class PostgresDatabase:
         for cause in causes(error):
             if isinstance(cause, StoreUnavailable):
                 return cause
-            if isinstance(cause, PoolTimeout):
-                return StoreUnavailable(f"no connection to {self.url} in time: {cause}")
             if isinstance(cause, psycopg.Error):
                 return self._unavailable(cause)
             # A handler's own library: asyncpg says sqlstate, psycopg2 says pgcode.
@@ -170,14 +184,36 @@ class PostgresDatabase:
     def close(self) -> None:
         self._notifier.close()
         self._keeper.close()
-        if self._pool is not None:
-            self._pool.close()
+        self._pool.close()
+
+    def forked(self) -> None:
+        _abandon(list(self._opened))
+        self._opened = WeakSet()
+        self.bell.renew()
+        self._pool.forked()
+        self._keeper.forked()
+        self._notifier.forked()
 
     def connect_raw(self) -> psycopg.Connection[Row]:
         """A new connection in autocommit mode: transactions are always spelt out."""
+        for _ in range(CONNECT_ATTEMPTS):
+            before = forks.count()
+            raw = self._connect_once()
+            self._opened.add(raw)
+            if forks.count() == before:
+                return raw
+            # A child that was forked meanwhile has the socket, and does not know that it has.
+            raw.close()
+        raise StoreUnavailable(f"this process forks faster than it can connect to {self.url}")
+
+    def _connect_once(self) -> psycopg.Connection[Row]:
         try:
             raw = psycopg.connect(self._conninfo, autocommit=True)
-            _configure(raw)
+            try:
+                _configure(raw)
+            except BaseException:
+                raw.close()
+                raise
         except psycopg.Error as error:
             raise self._unavailable(error) or error from None
         return raw
@@ -203,25 +239,12 @@ class PostgresDatabase:
 
     @contextmanager
     def _pooled(self) -> Iterator[psycopg.Connection[Row]]:
-        with self._lock:
-            if self._pool is None:
-                self.connect_raw().close()  # A wrong URL is an error now, not a time-out later.
-                self._pool = ConnectionPool(
-                    self._conninfo,
-                    min_size=0,
-                    max_size=POOL_CONNECTIONS,
-                    timeout=CONNECT_SECONDS,
-                    kwargs={"autocommit": True},
-                    configure=_configure,
-                    check=None,
-                    open=True,
-                )
         try:
             with self._pool.connection() as raw:
                 yield raw
         except HoldfastError:
             raise
-        except (psycopg.Error, PoolTimeout) as error:
+        except psycopg.Error as error:
             raise self.unavailable(error) or error from error
 
 
@@ -244,6 +267,10 @@ class PostgresConnection:
             )
             return cursor.fetchall() if cursor.description else []
 
+    def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
+        with self._translated(), self.raw.cursor() as cursor:
+            cursor.executemany(pyformat(query(name, "postgres")), params)
+
     def script(self, sql: str) -> None:
         with self._translated():
             self.raw.execute(sql)
@@ -255,7 +282,35 @@ class PostgresConnection:
 
     @contextmanager
     def handling(self) -> Iterator[PostgresTx]:
+        # Lives as long as the transaction, so that another one in its place is noticed.
+        mark = str(uuid4())
+        with self._translated():
+            self.raw.execute("SELECT set_config('holdfast.handling', %s, true)", (mark,))
         yield self.tx
+        self.check_intact()
+        with self._translated():
+            row = self.raw.execute("SELECT current_setting('holdfast.handling', true)").fetchone()
+        if row != (mark,):
+            raise transaction_ended()
+
+    def savepoint(self, *, renewed: bool) -> None:
+        release = "RELEASE SAVEPOINT holdfast_event; " if renewed else ""
+        with self._translated():
+            self.raw.execute(f"{release}SAVEPOINT holdfast_event")
+
+    def undo(self) -> None:
+        with self._translated():
+            try:
+                self.raw.execute("ROLLBACK TO SAVEPOINT holdfast_event")
+            except (
+                psycopg.errors.InvalidSavepointSpecification,
+                psycopg.errors.NoActiveSqlTransaction,
+            ):
+                raise transaction_ended() from None
+
+    def interrupt(self) -> None:
+        with suppress(psycopg.Error):
+            self.raw.cancel_safe(timeout=CANCEL_SECONDS)
 
     def check_intact(self) -> None:
         # COMMIT would answer ROLLBACK without an error if a statement has failed and the error
@@ -302,7 +357,7 @@ class PostgresConnection:
             f"SELECT * FROM unnest({', '.join(arrays)}) "
             f"ON CONFLICT ({', '.join(map(_name, table.key))}) DO UPDATE SET "
             + ", ".join(f"{_name(name)} = excluded.{_name(name)}" for name in rest)
-            + f' WHERE t."{POSITION_COLUMN}" < excluded."{POSITION_COLUMN}"'
+            + f' WHERE t."{POSITION_COLUMN}" <= excluded."{POSITION_COLUMN}"'
         )
         values = [list(column) for column in zip(*(row.values for row in rows), strict=True)]
         with self._translated():
@@ -342,6 +397,7 @@ class PostgresTx:
     def __init__(self, raw: psycopg.Connection[Row]) -> None:
         self.connection = raw
         self.has_appended = False
+        self.callbacks: list[Callable[[], Any]] = []
 
     def execute(self, sql: str, params: Any = ()) -> int:
         return self.connection.execute(sql, params or None).rowcount
@@ -352,6 +408,9 @@ class PostgresTx:
 
     def fetch(self, sql: str, params: Any = ()) -> list[Row]:
         return self.connection.execute(sql, params or None).fetchall()
+
+    def after_commit(self, callback: Callable[[], Any]) -> None:
+        self.callbacks.append(callback)
 
 
 _TYPES = {
@@ -383,6 +442,24 @@ def _array(column: Column) -> str:
     if column.kind == "JSON":
         return "%b::text[]::jsonb[]"
     return f"%b::{_TYPES[column.kind]}[]"
+
+
+_graveyard: list[psycopg.Connection[Row]] = []
+"""Connections of a parent process, kept so that nothing is said over them in this one."""
+
+
+def _abandon(inherited: Sequence[psycopg.Connection[Row]]) -> None:
+    """In the child of a fork: lets go of the parent's sockets, so that they end with the parent.
+
+    Something else takes the place of each descriptor: the driver still knows its number.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for raw in inherited:
+        _graveyard.append(raw)
+        if not raw.closed:
+            with suppress(psycopg.Error, OSError):
+                os.dup2(nothing, raw.fileno(), inheritable=False)
+    os.close(nothing)
 
 
 def _configure(raw: psycopg.Connection[Row]) -> None:

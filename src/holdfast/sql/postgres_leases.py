@@ -71,6 +71,15 @@ class Keeper:
     def is_current(self, raw: psycopg.Connection[Any]) -> bool:
         return raw is self._raw
 
+    def forked(self) -> None:
+        """In the child: the connection and its leases are the parent's."""
+        self._lock = threading.RLock()
+        self._raw = self._thread = None
+        self._held = set()
+        if self._interrupt is not None:
+            self._interrupt.close()
+            self._interrupt = None
+
     def close(self) -> None:
         with self._lock:
             self._lose()
@@ -113,6 +122,9 @@ class Keeper:
             self._raw = None
         self._held.clear()
         if self._interrupt is not None:
+            # To close it would not be heard while a child that was just forked has it open too.
+            with suppress(OSError):
+                self._interrupt.shutdown(socket.SHUT_RDWR)
             self._interrupt.close()
             self._interrupt = None
         self._bell.ring()
@@ -171,10 +183,15 @@ class Notifier:
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
+        self._thread: threading.Thread | None = None
+        self.forked()
+
+    def forked(self) -> None:
+        """In the child there is no thread, and nothing of its own to tell."""
         self._lock = threading.Lock()
         self._wanted = threading.Event()
         self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = None
 
     def kick(self) -> None:
         """Returns at once; the notification follows on a connection of its own."""

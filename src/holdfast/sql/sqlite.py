@@ -10,20 +10,23 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from weakref import WeakSet
 
 import msgspec
 
 from holdfast.core.errors import ConfigError, HoldfastError, StoreUnavailable
 from holdfast.core.event import RawEvent
-from holdfast.core.ports import Checkpoint, Chunk, Lease, RowChange
+from holdfast.core.ports import Checkpoint, Chunk, Lease, RolledBack, RowChange
 from holdfast.core.signals import Bell
 from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
-from holdfast.sql.database import Row, causes, quote, transaction_ended
+from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.forks import at_fork, calls
 from holdfast.sql.queries import query
 from holdfast.sql.sqlite_leases import FileLeases, LocalLeases, Watcher
 from holdfast.sql.sqlite_locks import switch_to_wal, writing_process
@@ -32,6 +35,9 @@ from holdfast.sql.turns import Turns
 
 BUSY_SECONDS = 10.0
 """How long a writer waits for another process's transaction."""
+
+BUSY_PAUSE_SECONDS = 0.0005
+"""How long it waits between two looks."""
 
 MAX_VARIABLES = 900
 """SQLite's oldest limit on parameters of a statement is 999."""
@@ -54,6 +60,9 @@ _AWAY = frozenset(
 )
 _REFUSED = frozenset((sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG))
 _WORTH_REOPENING = frozenset((sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+
+_graveyard: list[sqlite3.Connection | None] = []
+"""Connections of a parent process, kept so that they are never closed in this one."""
 
 
 class SqliteDatabase:
@@ -80,14 +89,21 @@ class SqliteDatabase:
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
+        self._connections: WeakSet[SqliteConnection] = WeakSet()
         self._watcher: Watcher | None = None
         self._leases = LocalLeases() if path is None else FileLeases(path.absolute())
+        at_fork(self, SqliteDatabase.forked, before=SqliteDatabase.let_go)
 
     def connect(self) -> SqliteConnection:
-        return SqliteConnection(self, self.open_reader())
+        return SqliteConnection(self, None, opens=True)
 
     @contextmanager
     def reading(self) -> Iterator[SqliteConnection]:
+        with calls.inside(), self._reading() as connection:
+            yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[SqliteConnection]:
         if self.path is None and self._turns.is_mine:
             # In memory a reader waits for the writer, and here that would be for itself.
             yield SqliteConnection(self, self._writer)
@@ -176,40 +192,73 @@ class SqliteDatabase:
             )
         who = "another process" if pid is None else f"process {pid}"
         return (
-            f"; {who} has been inside a write transaction for {BUSY_SECONDS:g} s. If it hangs, end "
-            "it: what it has begun is rolled back, and nothing is lost"
+            f"; it was busy for {BUSY_SECONDS:g} s, at the end with a write transaction of {who}. "
+            "If that one hangs, end it: what it has begun is rolled back, and nothing is lost"
         )
 
     def close(self) -> None:
         if self._watcher is not None:
             self._watcher.close()
         self._leases.close()
-        for raw in (*self._readers, self._writer):
-            if raw is not None:
-                raw.close()
-        self._readers, self._writer = [], None
+        if self._readers or self._writer:
+            with calls.inside():
+                self._close_shared()
+
+    def let_go(self) -> None:
+        if self.path is None:
+            return  # Nobody else can reach it, and it ends with its last connection.
+        if self._watcher is not None:
+            self._watcher.let_go()
+        for connection in list(self._connections):
+            connection.let_go()
+        self._close_shared()
+
+    def forked(self) -> None:
+        self.bell.renew()
+        self._turns.forked()
+        self._leases.forked()
+        self._readers_lock = threading.Lock()
+        self._watcher = None
+        for connection in list(self._connections):
+            connection.forked()
+        if self.path is not None:
+            # Open only where the fork came from inside a transaction. To close them here could
+            # remove the WAL under the parent.
+            _graveyard.extend((*self._readers, self._writer))
+            self._readers, self._writer = [], None
 
     @contextmanager
     def turn(self) -> Iterator[sqlite3.Connection]:
         """The writer connection, for one thread at a time, in the order they came."""
-        with self._turns.take():
+        with self._turns.take(), calls.inside():
             if self._writer is None:
                 self._writer = self._open_writer()
             try:
                 yield self._writer
             except BaseException as error:
                 codes = [getattr(cause, "sqlite_errorcode", 0) or 0 for cause in causes(error)]
-                if any(code & 0xFF in _WORTH_REOPENING for code in codes) and self.path is not None:
+                if self._writer is None or _is_closed(self._writer):
+                    self._writer = None
+                elif self.path is not None and any(c & 0xFF in _WORTH_REOPENING for c in codes):
                     with suppress(sqlite3.Error):
                         self._writer.close()
                     self._writer = None
                 raise
+
+    def keep(self, connection: SqliteConnection) -> None:
+        self._connections.add(connection)
 
     def open_reader(self) -> sqlite3.Connection:
         raw = self._open()
         raw.execute("PRAGMA query_only = 1")
         raw.execute("PRAGMA wal_autocheckpoint = 0")
         return raw
+
+    def _close_shared(self) -> None:
+        for raw in (*self._readers, self._writer):
+            if raw is not None:
+                raw.close()
+        self._readers, self._writer = [], None
 
     def _open_writer(self) -> sqlite3.Connection:
         raw = self._open()
@@ -245,12 +294,21 @@ class SqliteDatabase:
 class SqliteConnection:
     """Reads on a connection of its own; inside a transaction, everything on the writer."""
 
-    def __init__(self, database: SqliteDatabase, reader: sqlite3.Connection | None) -> None:
-        self._database, self._reader = database, reader
+    def __init__(
+        self,
+        database: SqliteDatabase,
+        reader: sqlite3.Connection | None,
+        *,
+        opens: bool = False,
+    ) -> None:
+        self._database, self._reader, self._opens = database, reader, opens
         self._writer: sqlite3.Connection | None = None
+        database.keep(self)
 
     @property
     def raw(self) -> sqlite3.Connection:
+        if self._opens and self._writer is None and self._reader is None:
+            self._reader = self._database.open_reader()
         raw = self._writer or self._reader
         assert raw is not None, "outside of a transaction this connection can't be used"
         return raw
@@ -264,6 +322,11 @@ class SqliteConnection:
             adapted = {key: plain(value) for key, value in (params or {}).items()}
             return self.raw.execute(query(name, "sqlite"), adapted).fetchall()
 
+    def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
+        with self._translated():
+            rows = ({key: plain(value) for key, value in row.items()} for row in params)
+            self.raw.executemany(query(name, "sqlite"), rows)
+
     def script(self, sql: str) -> None:
         with self._translated():
             for statement in _statements(sql):
@@ -272,13 +335,14 @@ class SqliteConnection:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         with self._database.turn() as writer, self._translated():
-            writer.execute("BEGIN IMMEDIATE")
+            _begin(writer)
             self._writer = writer
             try:
                 yield
                 writer.execute("COMMIT")
             except BaseException:
-                if writer.in_transaction:
+                # In a child that was forked in here it is the parent's to roll back.
+                if self._writer and not _is_closed(writer) and writer.in_transaction:
                     with suppress(sqlite3.Error):
                         writer.execute("ROLLBACK")
                 raise
@@ -290,12 +354,40 @@ class SqliteConnection:
         self.raw.set_authorizer(_forbid_transaction_control)
         try:
             yield self.tx
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH:
+                error.add_note(
+                    "The transaction is holdfast's: leave BEGIN, COMMIT and ROLLBACK to it."
+                )
+            raise
         finally:
-            self.raw.set_authorizer(None)
+            if not _is_closed(self.raw):
+                self.raw.set_authorizer(None)
+
+    def savepoint(self, *, renewed: bool) -> None:
+        with self._translated():
+            if renewed:
+                self.raw.execute("RELEASE SAVEPOINT holdfast_event")
+            self.raw.execute("SAVEPOINT holdfast_event")
+
+    def undo(self) -> None:
+        self.check_intact()
+        with self._translated():
+            self.raw.execute("ROLLBACK TO SAVEPOINT holdfast_event")
+
+    def interrupt(self) -> None:
+        writer = self._writer
+        if writer is not None:
+            writer.interrupt()
 
     def check_intact(self) -> None:
-        if not self.raw.in_transaction:  # INSERT OR ROLLBACK, for one.
-            raise transaction_ended()
+        if _is_closed(self.raw):
+            raise RolledBack("the handler has closed tx.connection, which is not its own")
+        if not self.raw.in_transaction:  # COMMIT is forbidden, so it can't be in.
+            raise RolledBack(
+                "the transaction was rolled back inside the handler; leave ROLLBACK, such as that "
+                "of INSERT OR ROLLBACK, out of it"
+            )
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
         columns = ", ".join(quote(c.name) for c in (*table.columns,)) + f', "{POSITION_COLUMN}"'
@@ -324,7 +416,7 @@ class SqliteConnection:
             f"VALUES ({', '.join('?' * len(names))}) "
             f"ON CONFLICT ({', '.join(map(quote, table.key))}) DO UPDATE SET "
             + ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in rest)
-            + f' WHERE t."{POSITION_COLUMN}" < excluded."{POSITION_COLUMN}"'
+            + f' WHERE t."{POSITION_COLUMN}" <= excluded."{POSITION_COLUMN}"'
         )
         with self._translated():
             cursor = self.raw.executemany(
@@ -346,12 +438,24 @@ class SqliteConnection:
 
     def close(self) -> None:
         if self._reader is not None:
+            with calls.inside():
+                self.let_go()
+
+    def let_go(self) -> None:
+        """Closes its own reader, which is opened again when it is needed."""
+        if self._opens and self._reader is not None:
             self._reader.close()
+            self._reader = None
+
+    def forked(self) -> None:
+        _graveyard.extend((self._reader, self._writer))
+        self._reader = self._writer = None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
-            yield
+            with calls.inside():
+                yield
         except HoldfastError:
             raise
         except sqlite3.Error as error:
@@ -364,6 +468,7 @@ class SqliteTx:
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.connection = raw
         self.has_appended = False
+        self.callbacks: list[Callable[[], Any]] = []
 
     def execute(self, sql: str, params: Any = ()) -> int:
         return self.connection.execute(sql, params).rowcount
@@ -373,6 +478,35 @@ class SqliteTx:
 
     def fetch(self, sql: str, params: Any = ()) -> list[Row]:
         return self.connection.execute(sql, params).fetchall()
+
+    def after_commit(self, callback: Callable[[], Any]) -> None:
+        self.callbacks.append(callback)
+
+
+def _begin(writer: sqlite3.Connection) -> None:
+    """Begins to write. Other processes' writers leave gaps that SQLite's own pauses often miss."""
+    until = time.monotonic() + BUSY_SECONDS
+    writer.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                writer.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                is_busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() >= until:
+                    raise
+                time.sleep(BUSY_PAUSE_SECONDS)
+    finally:
+        writer.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
+
+
+def _is_closed(raw: sqlite3.Connection) -> bool:
+    try:
+        raw.total_changes  # noqa: B018
+    except sqlite3.ProgrammingError:
+        return True
+    return False
 
 
 def _statements(sql: str) -> Iterator[str]:

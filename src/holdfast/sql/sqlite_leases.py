@@ -12,6 +12,7 @@ from pathlib import Path
 
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.signals import Bell
+from holdfast.sql.forks import calls, count
 from holdfast.sql.queries import query
 
 LOOK_SECONDS = 0.005
@@ -27,6 +28,7 @@ class FileLeases:
 
     def acquire(self, checkpoint_id: int) -> FileLease | None:
         path = self._path(checkpoint_id)
+        forks = count()
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -42,6 +44,9 @@ class FileLeases:
             return None
         lease = FileLease(path, file, self._held)
         self._held.add(lease)
+        if count() != forks:  # A child may have inherited the file before it was in our list.
+            lease.release()
+            return None
         return lease
 
     def held(self, checkpoint_ids: Iterable[int]) -> set[int]:
@@ -54,6 +59,10 @@ class FileLeases:
     def close(self) -> None:
         for lease in list(self._held):
             lease.release()
+
+    def forked(self) -> None:
+        for lease in list(self._held):
+            lease.leave()
 
     def _path(self, checkpoint_id: int) -> Path:
         return self._database.with_name(f"{self._database.name}-lease-{checkpoint_id}")
@@ -75,6 +84,12 @@ class FileLease:
             return
         if self.held:
             self._path.unlink(missing_ok=True)
+        # Closing would not do: a child that was forked just now may have the file open too.
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        self.leave()
+
+    def leave(self) -> None:
+        """Closes the file. The lock ends with the last process that has it open."""
         self._released = True
         self._among.discard(self)
         os.close(self._file)
@@ -103,6 +118,10 @@ class LocalLeases:
     def close(self) -> None:
         self._held.clear()
 
+    def forked(self) -> None:
+        self._lock = threading.Lock()
+        self._held.clear()
+
 
 class LocalLease:
     """An entry in the table of leases, while it is still there."""
@@ -124,6 +143,9 @@ class Watcher:
 
     def __init__(self, open_reader: Callable[[], sqlite3.Connection], bell: Bell) -> None:
         self._open_reader, self._bell = open_reader, bell
+        self._raw: sqlite3.Connection | None = None
+        self._seen: int | None = None
+        self._head: int | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="holdfast look-out", daemon=True)
         self._thread.start()
@@ -136,24 +158,30 @@ class Watcher:
         while not self._stop.is_set():
             # A failing look-out costs latency, nothing else: polling goes on.
             with suppress(sqlite3.Error):
-                self._look(self._open_reader())
+                while not self._stop.wait(LOOK_SECONDS):
+                    with calls.inside():
+                        self._look()
+            with calls.inside():
+                self.let_go()
             self._stop.wait(1.0)
 
-    def _look(self, raw: sqlite3.Connection) -> None:
-        seen: int | None = None
-        head: int | None = None
-        try:
-            while not self._stop.wait(LOOK_SECONDS):
-                (version,) = raw.execute("PRAGMA data_version").fetchone()
-                if version == seen:
-                    continue
-                seen = version
-                (now,) = raw.execute(query("head", "sqlite")).fetchone()
-                if now != head:
-                    head = now
-                    self._bell.ring()
-        finally:
-            raw.close()
+    def let_go(self) -> None:
+        """Closes the connection; the next look opens another."""
+        if self._raw is not None:
+            self._raw.close()
+        self._raw = self._seen = None
+
+    def _look(self) -> None:
+        if self._raw is None:
+            self._raw = self._open_reader()
+        (version,) = self._raw.execute("PRAGMA data_version").fetchone()
+        if version == self._seen:
+            return
+        self._seen = version
+        (now,) = self._raw.execute(query("head", "sqlite")).fetchone()
+        if now != self._head:
+            self._head = now
+            self._bell.ring()
 
 
 def _is(file: int, path: Path) -> bool:
@@ -173,6 +201,8 @@ def _is_locked(path: Path) -> bool:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    else:
+        fcntl.flock(file, fcntl.LOCK_UN)  # As above: a child may have it open.
+        return False
     finally:
         os.close(file)
-    return False

@@ -7,23 +7,37 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import count
 from typing import Any
-from uuid import UUID
 
-from holdfast.core.errors import Fenced, ProjectionFaulted, StoreConflict, StoreUnavailable
-from holdfast.core.ports import Advance, Checkpoint, Chunk, Clock, Fault, Lease, RowChange
-from holdfast.core.projection import Definition, Tx
-from holdfast.core.status import LastError, ProjectionStatus
+import msgspec
+
+from holdfast.core.definition import Definition
+from holdfast.core.errors import Fenced, ProjectionFaulted, StoreUnavailable
+from holdfast.core.event import RawEvent
+from holdfast.core.ports import (
+    Advance,
+    Checkpoint,
+    Chunk,
+    Fault,
+    HandlerTx,
+    Lease,
+    Revised,
+    RowChange,
+)
+from holdfast.core.queue import (
+    MAX_STACKTRACE_CHARACTERS,
+    Attempt,
+    Entry,
+    Lane,
+    Record,
+    Setback,
+    Waiting,
+    clean,
+)
 from holdfast.core.table import Key, TableSpec
-from holdfast.sql.database import Connection, Database, handled_database
-from holdfast.sql.tables import clear_tables, prepare_tables
-
-RESET_ATTEMPTS = 5
-"""A reset may meet the running projection in a deadlock so often, before it says so."""
-
-RATE_SECONDS = 10.0
-"""A rate that was measured longer ago than this is history, and shown as 0."""
+from holdfast.sql.database import Connection, Database, Row, handled_database
+from holdfast.sql.tables import prepare_tables
+from holdfast.sql.values import moment
 
 
 class SqlSession:
@@ -45,10 +59,11 @@ class SqlSession:
     def prepare(self, definition: Definition) -> None:
         prepare_tables(self.database, self.connection, definition)
 
-    def take_over(self, checkpoint: Checkpoint) -> Checkpoint:
-        leader = f"{socket.gethostname()}:{os.getpid()}"
+    def take_over(self, checkpoint: Checkpoint, *, resumed: bool = False) -> Checkpoint:
+        died = not resumed and _has_died(checkpoint)
+        names = {"id": checkpoint.id, "leader": _name(), "resumed": resumed, "died": died}
         with self.connection.transaction():
-            rows = self.connection.run("take_over", {"id": checkpoint.id, "leader": leader})
+            rows = self.connection.run("take_over", names)
         if not rows:
             raise ProjectionFaulted(
                 f"projection {checkpoint.projection!r} has rows that its checkpoint does not know "
@@ -58,9 +73,43 @@ class SqlSession:
         return Checkpoint(*rows[0])
 
     def check_epoch(self, checkpoint: Checkpoint) -> None:
-        names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
+        names = {
+            "id": checkpoint.id,
+            "epoch": checkpoint.epoch,
+            "revision": checkpoint.revision,
+        }
         if not self.connection.run("check_epoch", names):
-            raise _fenced(checkpoint)
+            raise _changed(self.connection, checkpoint)
+
+    def closed_lanes(self, checkpoint: Checkpoint) -> dict[str, Lane]:
+        rows = self.connection.run("closed_lanes", _of(checkpoint))
+        return {lane: Lane(events, moment(due_at)) for lane, events, due_at in rows}
+
+    def resolved_ahead(self, checkpoint: Checkpoint) -> set[int]:
+        names = {**_of(checkpoint), "position": checkpoint.position}
+        return {row[0] for row in self.connection.run("resolved_ahead", names)}
+
+    def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[Waiting]:
+        names = {**_of(checkpoint), "lane": lane, "limit": limit}
+        return [_waiting(self.database, row) for row in self.connection.run("lane_items", names)]
+
+    def mark(self, checkpoint: Checkpoint, event: RawEvent) -> None:
+        names = {"id": checkpoint.id, "epoch": checkpoint.epoch, "position": event.position}
+        with self.connection.transaction():
+            if not self.connection.run("mark_event", names):
+                raise _changed(self.connection, checkpoint)
+
+    def note_wait(self, checkpoint: Checkpoint, until: datetime, reason: str) -> None:
+        with self.connection.transaction():
+            self.connection.run(
+                "note_wait",
+                {
+                    "id": checkpoint.id,
+                    "epoch": checkpoint.epoch,
+                    "until": until,
+                    "reason": reason,
+                },
+            )
 
     def release(self, checkpoint: Checkpoint) -> None:
         with self.connection.transaction():
@@ -73,9 +122,9 @@ class SqlSession:
                 {
                     "id": checkpoint.id,
                     "epoch": checkpoint.epoch,
-                    "error_type": _storable(fault.error_type),
-                    "error_message": _storable(fault.error_message),
-                    "error_stacktrace": _storable(fault.error_stacktrace),
+                    "error_type": fault.error_type,
+                    "error_message": clean(fault.error_message, MAX_STACKTRACE_CHARACTERS),
+                    "error_stacktrace": clean(fault.error_stacktrace, MAX_STACKTRACE_CHARACTERS),
                     "at": fault.at,
                     "position": fault.position,
                     "event_id": fault.event_id,
@@ -104,6 +153,9 @@ class SqlSession:
             return StoreUnavailable("the connection was lost", connection_lost=True)
         return found
 
+    def interrupt(self) -> None:
+        self.connection.interrupt()
+
     def refused(self, error: BaseException) -> bool:
         return self.database.refused(error)
 
@@ -117,9 +169,10 @@ class SqlWork:
     def __init__(self, database: Database, connection: Connection) -> None:
         self._database, self._connection = database, connection
         self.has_appended = False
+        self._has_savepoint = False
 
     @contextmanager
-    def handling(self) -> Iterator[Tx]:
+    def handling(self) -> Iterator[HandlerTx]:
         with self._connection.handling() as tx:
             token = handled_database.set(self._database)
             try:
@@ -127,6 +180,13 @@ class SqlWork:
             finally:
                 handled_database.reset(token)
             self.has_appended = tx.has_appended
+
+    def savepoint(self) -> None:
+        self._connection.savepoint(renewed=self._has_savepoint)
+        self._has_savepoint = True
+
+    def undo(self) -> None:
+        self._connection.undo()
 
     def check_intact(self) -> None:
         self._connection.check_intact()
@@ -149,6 +209,7 @@ class SqlWork:
                 "id": checkpoint.id,
                 "epoch": checkpoint.epoch,
                 "after": checkpoint.position,
+                "revision": checkpoint.revision,
                 "position": to.position,
                 "events": to.events,
                 "event_id": to.last_event_id,
@@ -158,8 +219,39 @@ class SqlWork:
             },
         )
         if not rows:
-            raise _fenced(checkpoint)
+            raise _changed(self._connection, checkpoint)
         return Checkpoint(*rows[0])
+
+    def enqueue(self, checkpoint: Checkpoint, entries: Sequence[Entry], at: datetime) -> set[int]:
+        names = _of(checkpoint)
+        positions = [entry.event.position for entry in entries]
+        rows = self._connection.run("queued_positions", names | {"positions": _json(positions)})
+        known = {row[0] for row in rows}
+        new = [entry for entry in entries if entry.event.position not in known]
+        self._connection.run_many("enqueue", [names | _item(entry) | {"at": at} for entry in new])
+        return {entry.event.position for entry in new}
+
+    def finish_items(self, ids: Sequence[int]) -> None:
+        if ids:
+            self._connection.run("finish_items", {"ids": _json(ids)})
+
+    def set_back(self, setback: Setback, at: datetime) -> None:
+        names = {
+            "id": setback.id,
+            "status": setback.status,
+            "retries": setback.retries,
+            "next_attempt_at": setback.next_attempt_at,
+            "at": at,
+        }
+        self._connection.run("fail_item", names | _errors(setback.record))
+
+    def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None:
+        items = [{"lane": n, "events": x.events, "due_at": x.due_at} for n, x in lanes.items()]
+        if items:
+            self._connection.run("write_lanes", {**_of(checkpoint), "lanes": _json(items)})
+
+    def open_lane(self, checkpoint: Checkpoint, lane: str) -> None:
+        self._connection.run("open_lanes", {**_of(checkpoint), "lanes": _json([lane])})
 
 
 class JournalSource:
@@ -178,6 +270,7 @@ class JournalSource:
 
     def wait(self, timeout_seconds: float) -> None:
         self._database.bell.wait(self._heard, timeout_seconds)
+        self._heard = self._database.bell.rings
 
 
 class SqlLeases:
@@ -190,93 +283,79 @@ class SqlLeases:
         return self._database.lease(checkpoint)
 
 
-def reset(database: Database, definition: Definition) -> list[str]:
-    """Clears a projection's tables and checkpoint in one transaction; returns the tables' names.
-
-    Whoever runs it now is fenced, and begins again at the first event.
-    """
-    for attempt in count(1):
-        try:
-            with database.writing() as connection:
-                connection.run("reset_checkpoint", {"projection": definition.name})
-                tables = clear_tables(connection, definition)
-            break
-        except StoreConflict:
-            # A runner locks rows and then the checkpoint; this, of necessity, goes the other way.
-            if attempt == RESET_ATTEMPTS:
-                raise
-    database.announce()
-    return tables
+def _changed(connection: Connection, checkpoint: Checkpoint) -> Exception:
+    """Why a checkpoint is not as its runner left it."""
+    rows = connection.run("read_checkpoint", _of(checkpoint))
+    if rows:
+        now = Checkpoint(*rows[0])
+        is_ours = (now.id, now.epoch) == (checkpoint.id, checkpoint.epoch)
+        if is_ours and now.revision != checkpoint.revision:
+            return Revised(f"projection {checkpoint.projection!r} was changed by a person")
+    return _fenced(checkpoint)
 
 
-def owned_tables(database: Database, definition: Definition) -> list[str]:
-    """The tables that a projection has made."""
-    with database.reading() as connection:
-        rows = connection.run("owned_tables", {"projection": definition.name})
-    return [name for name, _ in rows]
+def _has_died(checkpoint: Checkpoint) -> bool:
+    """Whether the last leader has ended without a word, as far as it can be known from here."""
+    if checkpoint.state != "running" or checkpoint.leader is None:
+        return False
+    host, _, pid = checkpoint.leader.rpartition(":")
+    if host != socket.gethostname():
+        # Perhaps it has only lost its connection: once is not enough to blame an event.
+        return checkpoint.mark_position is None or checkpoint.mark_attempts > 1
+    if int(pid) == os.getpid():
+        return True  # In a container every process may have the same number.
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
-def depose(database: Database, projection: str) -> int:
-    """Takes the projection from whoever runs it; returns how many leases it had."""
-    with database.reading() as connection:
-        found = {row[0]: row[5] for row in connection.run("status") if row[1] == projection}
-    held = database.leased(found)
-    for checkpoint_id, epoch in found.items():
-        database.depose(checkpoint_id)
-        with database.writing() as connection:
-            # Under a later epoch somebody has taken over already, and is not meant.
-            connection.run("raise_epoch", {"id": checkpoint_id, "epoch": epoch})
-    return len(held)
+def _name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def read_positions(database: Database, projection: str) -> list[tuple[int, str]]:
-    """Position and state of a projection's checkpoints."""
-    with database.reading() as connection:
-        return [(row[4], row[3]) for row in connection.run("status") if row[1] == projection]
+def _of(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {"projection": checkpoint.projection, "feed": checkpoint.feed}
 
 
-def read_status(database: Database, clock: Clock) -> list[ProjectionStatus]:
-    """Every projection that has ever run on this database."""
-    with database.reading() as connection:
-        rows = connection.run("status")
-        head = int(connection.run("head")[0][0])
-    leased = database.leased([row[0] for row in rows])
-    return [_status(row, head=head, is_led=row[0] in leased, now=clock.now()) for row in rows]
+def _item(entry: Entry) -> dict[str, Any]:
+    """An entry as the statement reads it."""
+    return {
+        **msgspec.structs.asdict(entry.event),
+        "lane": entry.lane,
+        "status": entry.status,
+        "next_attempt_at": entry.next_attempt_at,
+        **_errors(entry.record),
+    }
 
 
-def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> ProjectionStatus:
-    (_, projection, feed, state, position, epoch, leader, processed, rate, *rest) = row
-    last_id, last_type, last_at, *error, waiting_since = rest
-    processed_at = _moment(last_at)
-    recent = processed_at is not None and (now - processed_at).total_seconds() <= RATE_SECONDS
-    since = _moment(waiting_since)
-    if state != "faulted":
-        state = "running" if is_led else "stopped"
-    return ProjectionStatus(
-        projection=projection,
-        feed=feed,
-        state=state,
-        position=position,
-        head=head,
-        lag_events=max(0, head - position),
-        lag_seconds=0.0 if since is None else max(0.0, (now - since).total_seconds()),
-        events_processed=processed,
-        events_per_second=rate if recent else 0.0,
-        epoch=epoch,
-        leader=leader if is_led else None,
-        last_event_id=_uuid(last_id),
-        last_event_type=last_type,
-        last_processed_at=processed_at,
-        last_error=_last_error(error),
+def _errors(record: Record) -> dict[str, Any]:
+    last = record.history[-1] if record.history else None
+    return {
+        "attempts": record.attempts,
+        "first_failed_at": record.first_failed_at,
+        "last_failed_at": last.at if last else None,
+        "error_type": last.error_type if last else None,
+        "error_message": last.error_message if last else None,
+        "error_stacktrace": last.error_stacktrace if last else None,
+        "history": _json(record.history),
+    }
+
+
+def _waiting(database: Database, row: Row) -> Waiting:
+    id_, status, next_attempt_at, retries, attempts, first_failed_at, history, *event = row
+    (raw,) = database.raw_events([tuple(event)])
+    record = Record(
+        attempts, moment(first_failed_at), msgspec.json.decode(history, type=tuple[Attempt, ...])
     )
+    return Waiting(id_, status, moment(next_attempt_at), retries, raw, record)
 
 
-def _last_error(columns: Sequence[Any]) -> LastError | None:
-    type_, message, stacktrace, at, position, event_id, event_type = columns
-    moment = _moment(at)
-    if moment is None:
-        return None
-    return LastError(type_, message, stacktrace, moment, position, _uuid(event_id), event_type)
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _fenced(checkpoint: Checkpoint) -> Fenced:
@@ -284,16 +363,3 @@ def _fenced(checkpoint: Checkpoint) -> Fenced:
         f"projection {checkpoint.projection!r} on feed {checkpoint.feed!r} was taken over after "
         f"epoch {checkpoint.epoch}, position {checkpoint.position}; nothing was written"
     )
-
-
-def _storable(text: str) -> str:
-    """Text that every database takes, whatever an exception's message holds."""
-    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
-
-
-def _moment(value: Any) -> datetime | None:
-    return datetime.fromisoformat(value) if isinstance(value, str) else value
-
-
-def _uuid(value: Any) -> UUID | None:
-    return UUID(value) if isinstance(value, str) else value

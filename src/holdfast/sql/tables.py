@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from holdfast.core.definition import Definition
 from holdfast.core.errors import SchemaError
-from holdfast.core.projection import Definition
 from holdfast.core.table import POSITION_COLUMN, TableSpec
 from holdfast.sql.database import Connection, Database, quote
 

@@ -23,6 +23,13 @@ class Turns:
         self._taken = False
         self._ticket: object = None
 
+    def forked(self) -> None:
+        """In the child of a fork nobody has the turn, and nobody waits for it."""
+        self._guard = threading.Lock()
+        self._waiting.clear()
+        self._taken = False
+        self._ticket = None
+
     @property
     def is_mine(self) -> bool:
         """Whether this code runs in the turn, so that waiting for it would be for ever."""

@@ -18,6 +18,8 @@ _HOST = r"(?:\[[^\]]*\]|[^]:[@/?,]*)(?::\d*)?"
 _PROPER = re.compile(
     rf"[^:]*://(?:[^@/?]*@)?{_HOST}(?:,{_HOST})*(?:/[^@?]*)?(?:\?(?:[^=&@/]*=[^&]*(?:&|$))*)?"
 )
+_PARTS = re.compile(r"([^:]*://(?:[^@/?]*@)?)([^@/?]*)([/?][^@]*)?")
+_WRONG_PORT = re.compile(r":(?!\d*(?:,|$))[^],:[]*(?=,|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,27 @@ def _password(url: str) -> tuple[int, int]:
 def _postgres(url: str) -> PostgresUrl:
     """Refuses a password with a stray @ / or ?, whose parts the driver would take for a host."""
     if not _PROPER.fullmatch(url):
+        if shown := _with_wrong_port(url):
+            raise ConfigError(f"the port in the database URL {shown!r} is not a number")
         raise ConfigError(
             f"can't read the database URL {redacted(url)!r}; in user and password, write @ as %40, "
             "/ as %2F, ? as %3F, : as %3A and % as %25"
         )
     return PostgresUrl(url)
+
+
+def _with_wrong_port(url: str) -> str | None:
+    """The URL to show if all that is wrong with it is a port, which is not shown.
+
+    Where the host was forgotten, the port is a password.
+    """
+    parts = _PARTS.fullmatch(url)
+    if parts is None:
+        return None
+    start, hosts, rest = parts[1], parts[2], parts[3] or ""
+    if not _PROPER.fullmatch(start + _WRONG_PORT.sub(":0", hosts) + rest):
+        return None
+    return redacted(start + _WRONG_PORT.sub(":***", hosts) + rest)
 
 
 def _sqlite(url: str) -> SqliteUrl:

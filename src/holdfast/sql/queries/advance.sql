@@ -1,10 +1,11 @@
--- Compare and set: no row comes back if another runner has taken over. Progress ends a fault.
+-- Compare and set: no row comes back if another runner has taken over, or a person has changed
+-- something. Progress ends a fault.
 UPDATE holdfast_checkpoint
 SET
     position = :position,
     state = 'running',
-    last_event_id = :event_id,
-    last_event_type = :event_type,
+    last_event_id = coalesce(:event_id, last_event_id),
+    last_event_type = coalesce(:event_type, last_event_type),
     last_processed_at = :at,
     events_processed = events_processed + :events,
     events_per_second = :events_per_second,
@@ -14,6 +15,12 @@ SET
     error_at = NULL,
     error_position = NULL,
     error_event_id = NULL,
-    error_event_type = NULL
-WHERE id = :id AND epoch = :epoch AND position = :after
-RETURNING id, projection, feed, position, epoch, state, events_processed
+    error_event_type = NULL,
+    waiting_until = NULL,
+    waiting_for = NULL,
+    unclean_ends = 0,
+    mark_position = NULL,
+    mark_attempts = 0
+WHERE id = :id AND epoch = :epoch AND position = :after AND revision = :revision
+RETURNING id, projection, feed, position, epoch, state, events_processed, revision, leader, paused_by,
+    unclean_ends, mark_position, mark_attempts

@@ -1,4 +1,5 @@
 -- One checkpoint, as a runner needs it.
-SELECT id, projection, feed, position, epoch, state, events_processed
+SELECT id, projection, feed, position, epoch, state, events_processed, revision, leader, paused_by,
+    unclean_ends, mark_position, mark_attempts
 FROM holdfast_checkpoint
 WHERE projection = :projection AND feed = :feed

@@ -6,5 +6,7 @@ SET
     events_processed = 0, events_per_second = 0,
     error_type = NULL, error_message = NULL, error_stacktrace = NULL, error_at = NULL,
     error_position = NULL, error_event_id = NULL, error_event_type = NULL,
-    needs_reset = FALSE
+    needs_reset = FALSE,
+    waiting_until = NULL, waiting_for = NULL,
+    unclean_ends = 0, mark_position = NULL, mark_attempts = 0
 WHERE projection = :projection

@@ -1,10 +1,16 @@
--- Every checkpoint, with the time of the first event that it has not passed.
+-- Every checkpoint, with the time of the first event that it has not passed and what is in the queue.
 SELECT
     c.id, c.projection, c.feed, c.state, c.position, c.epoch, c.leader,
     c.events_processed, c.events_per_second,
     c.last_event_id, c.last_event_type, c.last_processed_at,
     c.error_type, c.error_message, c.error_stacktrace, c.error_at,
     c.error_position, c.error_event_id, c.error_event_type,
-    (SELECT e.recorded_at FROM holdfast_event AS e WHERE e.position > c.position ORDER BY e.position LIMIT 1)
+    (SELECT e.recorded_at FROM holdfast_event AS e WHERE e.position > c.position ORDER BY e.position LIMIT 1),
+    c.needs_reset, c.paused_at, c.paused_by, c.paused_note, c.waiting_until, c.waiting_for,
+    (SELECT count(*) FROM holdfast_lane AS l WHERE l.projection = c.projection AND l.feed = c.feed),
+    (
+        SELECT CAST(coalesce(sum(l.events), 0) AS bigint) FROM holdfast_lane AS l
+        WHERE l.projection = c.projection AND l.feed = c.feed
+    )
 FROM holdfast_checkpoint AS c
 ORDER BY c.projection, c.feed

@@ -18,6 +18,7 @@ import pytest
 # Before they are imported, so that a failed assertion shows its values.
 pytest.register_assert_rewrite(*(f"{__name__}.{m.name}" for m in pkgutil.iter_modules(__path__)))
 
+from holdfast.testing.contracts.failures import FailureContract  # noqa: E402
 from holdfast.testing.contracts.faults import FaultContract  # noqa: E402
 from holdfast.testing.contracts.folding import FoldingContract  # noqa: E402
 from holdfast.testing.contracts.handling import HandlingContract  # noqa: E402
@@ -30,6 +31,7 @@ from holdfast.testing.contracts.store import StoreContract  # noqa: E402
 from holdfast.testing.contracts.tables import TableContract  # noqa: E402
 
 __all__ = [
+    "FailureContract",
     "FaultContract",
     "FoldingContract",
     "HandlingContract",

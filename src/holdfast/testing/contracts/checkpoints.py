@@ -50,7 +50,7 @@ class CheckpointContract:
 
     def test_a_checkpoint_is_made_once(self, session: Session) -> None:
         first = session.open_checkpoint("things", "journal")
-        assert first == Checkpoint(first.id, "things", "journal", 0, 0, "stopped", 0)
+        assert first == Checkpoint(first.id, "things", "journal", 0, 0, "stopped", 0, 0)
         assert session.open_checkpoint("things", "journal") == first
         others = [session.open_checkpoint("things", "b"), session.open_checkpoint("Things", "b")]
         assert len({first.id, *(other.id for other in others)}) == 3

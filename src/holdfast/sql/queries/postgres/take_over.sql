@@ -2,9 +2,19 @@
 UPDATE holdfast_checkpoint
 SET
     epoch = epoch + 1,
+    unclean_ends = CASE
+        WHEN CAST(:resumed AS boolean) THEN unclean_ends
+        WHEN state <> 'running' OR NOT CAST(:died AS boolean) THEN 0
+        WHEN unclean_position = position THEN unclean_ends + 1
+        ELSE 1
+    END,
+    unclean_position = position,
+    mark_position = CASE WHEN CAST(:died AS boolean) THEN mark_position END,
+    mark_attempts = CASE WHEN CAST(:died AS boolean) THEN mark_attempts ELSE 0 END,
     state = 'running',
     leader = :leader,
     leader_pid = pg_backend_pid(),
     leader_since = (SELECT a.backend_start FROM pg_stat_activity AS a WHERE a.pid = pg_backend_pid())
 WHERE id = :id AND NOT needs_reset
-RETURNING id, projection, feed, position, epoch, state, events_processed
+RETURNING id, projection, feed, position, epoch, state, events_processed, revision, leader, paused_by,
+    unclean_ends, mark_position, mark_attempts

@@ -1,5 +1,18 @@
 -- SQLite differs: a connection has no process id.
 UPDATE holdfast_checkpoint
-SET epoch = epoch + 1, state = 'running', leader = :leader
+SET
+    epoch = epoch + 1,
+    unclean_ends = CASE
+        WHEN :resumed THEN unclean_ends
+        WHEN state <> 'running' OR NOT :died THEN 0
+        WHEN unclean_position = position THEN unclean_ends + 1
+        ELSE 1
+    END,
+    unclean_position = position,
+    mark_position = CASE WHEN :died THEN mark_position END,
+    mark_attempts = CASE WHEN :died THEN mark_attempts ELSE 0 END,
+    state = 'running',
+    leader = :leader
 WHERE id = :id AND NOT needs_reset
-RETURNING id, projection, feed, position, epoch, state, events_processed
+RETURNING id, projection, feed, position, epoch, state, events_processed, revision, leader, paused_by,
+    unclean_ends, mark_position, mark_attempts

@@ -1,0 +1,98 @@
+"""`holdfast pause`, `resume` and `rewind`: what an operator does to a projection that goes on."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.app import App
+from holdfast.cli.apps import takes_app
+from holdfast.cli.changes import by_option, confirm, note_option, yes_option
+from holdfast.cli.output import json_option, print_json
+
+FIRST_SKIP = "first-skip"
+
+
+@click.command()
+@takes_app("PROJECTION")
+@by_option
+@note_option
+@json_option
+def pause(app: App, projection: str, by: str, note: str | None, as_json: bool) -> None:
+    """Stop a projection's work until it is resumed.
+
+    When the command returns, nothing more is committed, in whatever process the projection runs.
+    A pause outlives restarts.
+    """
+    changed = app.pause(projection, by=by, note=note)
+    if as_json:
+        print_json({"projection": projection, "state": "paused", "changed": changed})
+    else:
+        click.echo(f"{projection} is paused" if changed else f"{projection} was paused already")
+
+
+@click.command()
+@takes_app("PROJECTION")
+@by_option
+@note_option
+@json_option
+def resume(app: App, projection: str, by: str, note: str | None, as_json: bool) -> None:
+    """Let a paused projection go on."""
+    changed = app.resume(projection, by=by, note=note)
+    if as_json:
+        print_json({"projection": projection, "state": "resumed", "changed": changed})
+    else:
+        click.echo(f"{projection} is resumed" if changed else f"{projection} was not paused")
+
+
+def _target(_ctx: click.Context, _param: click.Parameter, value: str) -> int | None:
+    """A position, or None for the first skip."""
+    if value == FIRST_SKIP:
+        return None
+    if value.isdecimal():
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither {FIRST_SKIP} nor a position.")
+
+
+@click.command()
+@takes_app("PROJECTION")
+@click.option(
+    "--to",
+    required=True,
+    callback=_target,
+    metavar="first-skip|POSITION",
+    help="Before the first skipped event, or a position: events after it are applied again.",
+)
+@by_option
+@note_option
+@yes_option
+@json_option
+def rewind(
+    app: App,
+    projection: str,
+    *,
+    to: int | None,
+    by: str,
+    note: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Go back, so that events are applied again.
+
+    Only for a projection whose class says replayable = True, because its handlers see events a
+    second time. A worker that runs it goes on from there at once.
+    """
+    app.tables(projection)  # A wrong name is an error before the question.
+    where = "before the first event that was skipped" if to is None else f"to position {to}"
+    before = sum(s.position for s in app.status() if s.projection == projection)
+    confirm(
+        f"This takes {projection!r} on {app.url} from position {before:,} back {where}; every "
+        "event after that is applied again.",
+        yes=yes,
+    )
+    position = app.rewind(projection, to=to, by=by, note=note)
+    if as_json:
+        print_json(
+            {"projection": projection, "position": position, "position_before": before},
+        )
+    else:
+        click.echo(f"{projection} is at position {position:,}, and goes on from there")

@@ -1,0 +1,237 @@
+"""A projection class, checked and compiled: what the runner needs to know."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.core.codec import EventTypes, is_event_class
+from holdfast.core.errors import ConfigError
+from holdfast.core.event import RawEvent, check_stream
+from holdfast.core.policy import Policy
+from holdfast.core.poll import Poll
+from holdfast.core.projection import CATCH_ALL, Handler, Projection, TableProjection, marks_of
+from holdfast.core.table import TableSpec, check_identifier, lane_text, table_of
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A projection, compiled: what the runner needs to know."""
+
+    name: str
+    instance: Projection | TableProjection[Any]
+    handlers: Mapping[str, Handler]
+    catch_all: Handler | None
+    tables: Mapping[str, str | TableSpec]
+    strict: bool
+    poll: Poll
+    policy: Policy = field(default_factory=Policy)
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    mask: Callable[[str], str] | None = None
+
+    def policy_of(self, event_type: str) -> Policy:
+        """The policy for an event type."""
+        return self.policies.get(event_type, self.policy)
+
+    @property
+    def has_time_limits(self) -> bool:
+        """Whether any attempt is limited in time."""
+        policies = (self.policy, *self.policies.values())
+        return any(policy.backoff.timeout_seconds is not None for policy in policies)
+
+    def masked(self, text: str) -> str:
+        """An error's text as logs may show it."""
+        if self.mask is None:
+            return text
+        try:
+            return self.mask(text)
+        except Exception as error:
+            return f"(masked; the mask failed with {type(error).__name__})"
+
+    @property
+    def table(self) -> TableSpec | None:
+        """The one table of a TableProjection, else None."""
+        if isinstance(self.instance, TableProjection):
+            (table,) = self.tables.values()
+            assert isinstance(table, TableSpec)
+            return table
+        return None
+
+    def handles(self, event_type: str) -> bool:
+        """Whether there is a handler for an event type."""
+        return event_type in self.handlers or self.catch_all is not None
+
+    def handler_of(self, event_type: str) -> Handler | None:
+        """The handler for an event type; None passes the event over."""
+        handler = self.handlers.get(event_type, self.catch_all)
+        if handler is None and self.strict:
+            raise ConfigError(
+                f"projection {self.name!r} is strict and has no handler for event type "
+                f"{event_type!r}; add one, or register the projection without strict=True"
+            )
+        return handler
+
+
+def lane_of(definition: Definition, types: EventTypes, event: RawEvent) -> str:
+    """The lane whose order an event belongs to; its stream, where that can't be computed."""
+    instance = definition.instance
+    try:
+        if isinstance(instance, Projection):
+            if type(instance).lane is Projection.lane:
+                return event.stream
+            return check_stream(instance.lane(types.decode(event)))
+        if type(instance).key is TableProjection.key or definition.table is None:
+            return event.stream
+        key = instance.key(types.decode(event))
+        return lane_text(definition.table.check_key(key if isinstance(key, tuple) else (key,)))
+    except Exception:
+        return event.stream
+
+
+def compile_projection(
+    cls: type,
+    *,
+    types: EventTypes,
+    name: str | None = None,
+    strict: bool = False,
+    poll: Poll | None = None,
+    policy: Policy | None = None,
+    mask: Callable[[str], str] | bool = False,
+) -> Definition:
+    """Reads a projection class; whatever is wrong with it is a ConfigError now."""
+    if not (isinstance(cls, type) and issubclass(cls, Projection | TableProjection)):
+        raise ConfigError(
+            f"{getattr(cls, '__qualname__', cls)!r} is not a projection; derive it from "
+            "TableProjection[Row] or Projection"
+        )
+    name = snake_case(cls.__name__) if name is None else name
+    where = f"projection {name!r}"
+    check_identifier(name, where)
+    try:
+        instance = cls()
+    except TypeError as error:
+        raise ConfigError(f"{where}: {cls.__qualname__}() failed: {error}") from error
+    handlers, catch_all = _handlers(instance, where, types)
+    return Definition(
+        name=name,
+        instance=instance,
+        handlers=handlers,
+        catch_all=catch_all,
+        tables=_tables(instance, name, where),
+        strict=strict,
+        poll=poll or Poll(),
+        policy=policy or Policy(),
+        policies=_policies(policy or Policy(), types),
+        mask=_mask(mask, where),
+    )
+
+
+def _policies(policy: Policy, types: EventTypes) -> dict[str, Policy]:
+    return {
+        types.name_of(item) if isinstance(item, type) else item: own
+        for item, own in policy.event_types.items()
+    }
+
+
+def _mask(mask: Callable[[str], str] | bool, where: str) -> Callable[[str], str] | None:
+    if isinstance(mask, bool):
+        return _hidden if mask else None
+    if not callable(mask):
+        raise ConfigError(f"{where}: mask is {mask!r}; give True, or a function from text to text")
+    return mask
+
+
+def _hidden(_: str) -> str:
+    return "(masked)"
+
+
+def snake_case(name: str) -> str:
+    """AccountBalances → account_balances."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _handlers(
+    instance: Projection | TableProjection[Any], where: str, types: EventTypes
+) -> tuple[dict[str, Handler], Handler | None]:
+    found: dict[str, Handler] = {}
+    for attribute in dir(type(instance)):
+        for item in _handler_marks(instance, attribute, where):
+            if isinstance(item, type) and not is_event_class(item):
+                raise ConfigError(
+                    f"{where}: handler {attribute!r} is for {item.__qualname__}, which can't be an "
+                    "event; use a dataclass, a msgspec Struct, a pydantic model or a type name"
+                )
+            type_name = types.name_of(item) if isinstance(item, type) else item
+            if type_name in found:
+                raise ConfigError(f"{where} has two handlers for event type {type_name!r}")
+            found[type_name] = getattr(instance, attribute)
+    if not found:
+        raise ConfigError(f"{where} has no handlers; mark its methods with @on(…)")
+    return found, found.pop(CATCH_ALL, None)
+
+
+def _handler_marks(
+    instance: Projection | TableProjection[Any], attribute: str, where: str
+) -> tuple[type | str, ...]:
+    """What a handler is for; raises for one that would never be called, or never run."""
+    function = inspect.getattr_static(type(instance), attribute)
+    where = f"{where}: handler {attribute!r}"
+    marks = marks_of(function)
+    if not inspect.isfunction(function):
+        if marks:
+            raise ConfigError(f"{where} must be a method, not a {type(function).__name__}")
+        return ()
+    if not marks:
+        if any(marks_of(vars(base).get(attribute)) for base in type(instance).__mro__):
+            raise ConfigError(f"{where} replaces one that is marked; mark it with @on(…) as well")
+        return ()
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(f"{where} is a generator and would never run; leave yield out of it")
+    _check_arguments(instance, function, where)
+    return marks
+
+
+def _check_arguments(
+    instance: Projection | TableProjection[Any], function: Callable[..., Any], where: str
+) -> None:
+    wanted = "(self, row, event)" if isinstance(instance, TableProjection) else "(self, event, tx)"
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except TypeError as error:
+        raise ConfigError(f"{where} must take {wanted}: {error}") from error
+
+
+def _tables(
+    instance: Projection | TableProjection[Any], name: str, where: str
+) -> dict[str, str | TableSpec]:
+    if isinstance(instance, TableProjection):
+        spec = table_of(_row_type(type(instance), where), name=name, key_fields=instance.key_fields)
+        if type(instance).key is TableProjection.key and (
+            len(spec.key) > 1 or spec.columns[spec.key_indexes[0]].kind != "str"
+        ):
+            raise ConfigError(
+                f"{where}: its key is {spec.key}, and only a single str key can be the event's "
+                "stream; define key(self, event)"
+            )
+        return {name: spec}
+    tables: dict[str, str | TableSpec] = {}
+    for table, declared in instance.tables.items():
+        check_identifier(table, f"{where}, table {table!r}")
+        tables[table] = declared if isinstance(declared, str) else table_of(declared, name=table)
+    return tables
+
+
+def _row_type(cls: type, where: str) -> type:
+    for ancestor in cls.__mro__:
+        for base in getattr(ancestor, "__orig_bases__", ()):
+            if typing.get_origin(base) is TableProjection:
+                (row_type,) = typing.get_args(base)
+                if isinstance(row_type, type) and dataclasses.is_dataclass(row_type):
+                    return row_type
+                raise ConfigError(f"{where}: row type {row_type!r} must be a dataclass")
+    raise ConfigError(f"{where}: name the row type, as in TableProjection[Balance]")

@@ -1,0 +1,113 @@
+"""What applies events inside a transaction, and who is to blame when one fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from holdfast.core.caller import Caller, Function
+from holdfast.core.codec import EventTypes
+from holdfast.core.definition import Definition, lane_of
+from holdfast.core.errors import Fenced, StoreUnavailable
+from holdfast.core.event import RawEvent
+from holdfast.core.ports import Checkpoint, Revised, Session, TransactionEnded, Work
+
+
+class EventFailed(Exception):
+    """One event could not be applied; nothing of it is left."""
+
+    def __init__(self, event: RawEvent, error: BaseException) -> None:
+        super().__init__(event, error)
+        self.event, self.error = event, error
+
+
+class StoreFailedAt(Exception):
+    """The store failed in an event's handler: whose fault it is shows when it happens again."""
+
+    def __init__(self, event: RawEvent, error: StoreUnavailable) -> None:
+        super().__init__(event, error)
+        self.event, self.error = event, error
+
+
+class BatchRefused(Exception):
+    """What the events together left in the rows can't be stored; one of them is to blame."""
+
+
+class BatchLost(Exception):
+    """An event failed and took the whole transaction with it; nothing of the batch is in."""
+
+    def __init__(self, event: RawEvent, error: BaseException) -> None:
+        super().__init__(event, error)
+        self.event, self.error = event, error
+
+
+class Unrepeatable(Exception):
+    """An event failed that had been applied before, when it was done again for another's sake."""
+
+
+class Batch(Protocol):
+    """Events being applied. Leaving its block without an error commits them."""
+
+    def lane_of(self, event: RawEvent) -> str:
+        """The lane whose order the event belongs to."""
+
+    def apply(self, event: RawEvent, instead: Function | None = None) -> None:
+        """Applies one event, by its handler or by `instead`.
+
+        Raises EventFailed with no trace of the event left: the batch can go on.
+        """
+
+    def finished(self) -> AbstractContextManager[Work]:
+        """The open transaction, with all rows written, for what goes with them."""
+
+
+class Engine(Protocol):
+    """Applies events of one kind of projection."""
+
+    def batch(
+        self, checkpoint: Checkpoint, events: Sequence[RawEvent], *, again: bool, singly: bool
+    ) -> AbstractContextManager[Batch]:
+        """Events to be applied in one transaction.
+
+        `again`: they come from the queue, which knows that they are not applied. `singly`: what
+        has been applied is never done again, whatever that costs.
+        """
+
+    def committed(self) -> Sequence[Function]:
+        """The transaction is in. Returns what was to be called then."""
+
+    def forget(self) -> None:
+        """The transaction is not in: drop whatever was kept from it."""
+
+
+class Calls:
+    """Calls one projection's handlers, and says who is to blame when one fails."""
+
+    def __init__(
+        self, definition: Definition, types: EventTypes, session: Session, caller: Caller
+    ) -> None:
+        self.definition, self.types, self.session = definition, types, session
+        self._caller = caller
+        self._is_limited = definition.has_time_limits
+
+    def call(self, event_type: str, handler: Function, *args: Any) -> Any:
+        if self._is_limited:
+            seconds = self.definition.policy_of(event_type).backoff.timeout_seconds
+            if seconds is not None:
+                interrupt = self.session.interrupt
+                return self._caller.call_within(seconds, interrupt, handler, *args)
+        return self._caller.call(handler, *args)
+
+    def lane_of(self, event: RawEvent) -> str:
+        """The lane of an event that has not been decoded."""
+        return lane_of(self.definition, self.types, event)
+
+    def blamed(self, event: RawEvent, error: BaseException) -> Exception:
+        """What a handler's exception means: the event's failure, or the store's."""
+        if isinstance(error, Fenced | Revised | TransactionEnded):
+            return error
+        unavailable = self.session.unavailable(error)
+        if unavailable is None:
+            return EventFailed(event, error)
+        return StoreFailedAt(event, unavailable)

@@ -1,0 +1,210 @@
+"""Folding events into rows: load the rows a batch needs, fold in memory, write each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.core.caller import Caller, Function
+from holdfast.core.codec import EventTypes
+from holdfast.core.definition import Definition
+from holdfast.core.engine import BatchRefused, Calls, EventFailed, StoreFailedAt
+from holdfast.core.event import Event, RawEvent
+from holdfast.core.ports import Checkpoint, RowChange, Session, Work
+from holdfast.core.projection import DELETE, Handler, TableProjection
+from holdfast.core.table import Key, TableSpec, lane_text
+
+MAX_CACHED_ROWS = 50_000
+
+
+@dataclass(slots=True)
+class _CachedRow:
+    """`row` None: the table has no such row. `position`: the last event it has seen."""
+
+    row: Any | None
+    position: int
+    stored: bool
+
+
+_Decoded = tuple[Handler, Key, Event[Any]]
+
+
+class TableEngine:
+    """Loads the rows a batch needs, folds in memory, writes each changed row once.
+
+    Rows stay cached between batches. That is safe while the epoch is ours: nobody else can write.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        types: EventTypes,
+        session: Session,
+        caller: Caller,
+        table: TableSpec,
+    ) -> None:
+        self._session, self.table = session, table
+        self.calls = Calls(definition, types, session, caller)
+        self.rows: dict[Key, _CachedRow] = {}
+        self.changed: dict[Key, _CachedRow] = {}
+        projection = definition.instance
+        assert isinstance(projection, TableProjection)
+        self._key = projection.key
+        self.by_stream = type(projection).key is TableProjection.key
+
+    @contextmanager
+    def batch(
+        self,
+        _: Checkpoint,
+        events: Sequence[RawEvent],
+        *,
+        again: bool,
+        singly: bool,  # noqa: ARG002
+    ) -> Iterator[TableBatch]:
+        batch = TableBatch(self, again=again)
+        if self.by_stream:
+            # The keys are known beforehand, so that no event lives longer than its turn.
+            handles = self.calls.definition.handles
+            self._load({(raw.stream,) for raw in events if handles(raw.type)})
+        else:
+            self._load(batch.decode(events))
+        yield batch
+
+    def committed(self) -> Sequence[Function]:
+        for cached in self.changed.values():
+            cached.stored = cached.row is not None
+        self.changed.clear()
+        while len(self.rows) > MAX_CACHED_ROWS:
+            self.rows.pop(next(iter(self.rows)))
+        return ()
+
+    def forget(self) -> None:
+        self.rows.clear()
+        self.changed.clear()
+
+    @contextmanager
+    def written(self) -> Iterator[Work]:
+        """The transaction, with the changed rows in it."""
+        try:
+            writes = [self._change(key, c) for key, c in self.changed.items() if c.row is not None]
+        except ValueError as error:
+            raise BatchRefused from error
+        deletes = [key for key, c in self.changed.items() if c.row is None and c.stored]
+        with self._session.transaction() as work:
+            if writes:
+                work.write_rows(self.table, writes)
+            if deletes:
+                work.delete_rows(self.table, deletes)
+            yield work
+
+    def decode(self, event: RawEvent) -> _Decoded | None:
+        """The handler, the row's key and the event; None if it belongs to no row."""
+        handler = self.calls.definition.handler_of(event.type)
+        if handler is None:
+            return None
+        decoded = self.calls.types.decode(event)
+        if self.by_stream:
+            return handler, (event.stream,), decoded
+        key = self._key(decoded)
+        if key is None:
+            return None
+        return handler, self.table.check_key(key if isinstance(key, tuple) else (key,)), decoded
+
+    def _load(self, keys: set[Key]) -> None:
+        missing = [key for key in keys if key not in self.rows]
+        stored = self._session.load_rows(self.table, missing) if missing else {}
+        for key in missing:
+            if found := stored.get(key):
+                self.rows[key] = _CachedRow(self.table.row(found[0]), found[1], stored=True)
+            else:
+                self.rows[key] = _CachedRow(None, 0, stored=False)
+
+    def _change(self, key: Key, cached: _CachedRow) -> RowChange:
+        """The row as it is written; raises ValueError if it can't be."""
+        values = self.table.values(cached.row)
+        if tuple([values[i] for i in self.table.key_indexes]) != key:
+            raise ValueError(
+                f"a handler changed the key of row {key!r} of table {self.table.name!r}; return "
+                "DELETE instead, and let key() choose the row"
+            )
+        return RowChange(values, cached.position)
+
+
+class TableBatch:
+    """Events being folded into rows."""
+
+    def __init__(self, engine: TableEngine, *, again: bool) -> None:
+        self._engine, self._table, self._again = engine, engine.table, again
+        self._decoded: dict[int, _Decoded | EventFailed | StoreFailedAt | Exception | None] = {}
+
+    def decode(self, events: Sequence[RawEvent]) -> set[Key]:
+        """Decodes events ahead, for their rows' keys. What fails is raised in its turn."""
+        keys: set[Key] = set()
+        for event in events:
+            try:
+                item = self._engine.decode(event)
+            except BaseException as error:
+                failed = self._engine.calls.blamed(event, error)
+                failed.__cause__ = error
+                self._decoded[event.position] = failed
+            else:
+                self._decoded[event.position] = item
+                if item is not None:
+                    keys.add(item[1])
+        return keys
+
+    def lane_of(self, event: RawEvent) -> str:
+        item = self._decoded.get(event.position)
+        return lane_text(item[1]) if isinstance(item, tuple) else event.stream
+
+    def apply(self, event: RawEvent, instead: Function | None = None) -> None:
+        calls = self._engine.calls
+        try:
+            if self._engine.by_stream:
+                item = self._engine.decode(event)
+            else:
+                found = self._decoded[event.position]
+                if isinstance(found, Exception):
+                    raise found
+                item = found
+            if item is not None:
+                handler, key, decoded = item
+                self._fold(instead or handler, key, decoded)
+        except (EventFailed, StoreFailedAt):
+            raise
+        except BaseException as error:
+            raise calls.blamed(event, error) from error
+
+    def finished(self) -> AbstractContextManager[Work]:
+        return self._engine.written()
+
+    def _fold(self, handler: Handler, key: Key, event: Event[Any]) -> None:
+        cached = self._engine.rows[key]
+        if event.position <= cached.position and not self._again:
+            return  # The row has seen this event: the checkpoint was wound back.
+        before = None if cached.row is None else self._table.snapshot(cached.row)
+        row = self._table.new_row(key) if cached.row is None else cached.row
+        try:
+            result = self._engine.calls.call(event.type, handler, row, event)
+            cached.row = self._changed(row, result)
+        except BaseException:
+            cached.row = None if before is None else self._table.restored(before)
+            raise
+        cached.position = max(cached.position, event.position)
+        self._engine.changed[key] = cached
+
+    def _changed(self, row: Any, result: Any) -> Any | None:
+        """The row that a handler has made."""
+        if result is DELETE:
+            return None
+        if result is not None:
+            if not isinstance(result, self._table.row_type):
+                raise TypeError(
+                    "a handler of a TableProjection returns None, a "
+                    f"{self._table.row_type.__name__} or DELETE, not {type(result).__name__}"
+                )
+            row = result
+        self._table.settle(row)
+        return row

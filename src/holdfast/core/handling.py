@@ -1,0 +1,126 @@
+"""Handlers that run inside the transaction.
+
+An event that fails must leave no trace, and a savepoint for every event would cost too much. So
+events are done in groups: one savepoint for a group, and when an event fails, those of its group
+that had succeeded are done again. Groups shrink when events fail, and grow while they don't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from holdfast.core.caller import Caller, Function
+from holdfast.core.codec import EventTypes
+from holdfast.core.definition import Definition
+from holdfast.core.engine import BatchLost, Calls, EventFailed, Unrepeatable
+from holdfast.core.event import RawEvent
+from holdfast.core.ports import Checkpoint, HandlerTx, RolledBack, Session, Work
+
+LARGEST_GROUP = 128
+"""Events that may have to be done again for the sake of one."""
+
+
+class HandlerEngine:
+    """Calls handlers inside the transaction."""
+
+    def __init__(
+        self, definition: Definition, types: EventTypes, session: Session, caller: Caller
+    ) -> None:
+        self._session = session
+        self._calls = Calls(definition, types, session, caller)
+        self._callbacks: Sequence[Function] = ()
+
+    @contextmanager
+    def batch(
+        self,
+        checkpoint: Checkpoint,
+        _: Sequence[RawEvent],
+        *,
+        again: bool,  # noqa: ARG002
+        singly: bool,
+    ) -> Iterator[HandlerBatch]:
+        with self._session.transaction() as work:
+            # A runner that was deposed while it slept must not even begin a side effect.
+            self._session.check_epoch(checkpoint)
+            with ExitStack() as handling:
+                tx = handling.enter_context(work.handling())
+                largest = 1 if singly else LARGEST_GROUP
+                yield HandlerBatch(self._calls, work, tx, handling, largest)
+            self._callbacks = tx.callbacks
+
+    def committed(self) -> Sequence[Function]:
+        callbacks, self._callbacks = self._callbacks, ()
+        return callbacks
+
+    def forget(self) -> None:
+        self._callbacks = ()
+
+
+class HandlerBatch:
+    """Events in one transaction of handlers."""
+
+    def __init__(
+        self, calls: Calls, work: Work, tx: HandlerTx, handling: ExitStack, largest: int
+    ) -> None:
+        self._calls, self._work, self._tx, self._handling = calls, work, tx, handling
+        self.lane_of = calls.lane_of
+        self._largest = self._size = largest
+        self._group: list[tuple[RawEvent, Function]] = []
+        self._callbacks = 0
+        self._has_savepoint = False
+
+    def apply(self, event: RawEvent, instead: Function | None = None) -> None:
+        handler = instead
+        try:
+            handler = handler or self._calls.definition.handler_of(event.type)
+        except Exception as error:
+            raise EventFailed(event, error) from error
+        if handler is None:
+            return
+        if not self._has_savepoint or len(self._group) >= self._size:
+            self._next_group()
+        try:
+            self._call(event, handler)
+        except BaseException as error:
+            failed = self._calls.blamed(event, error)
+            if isinstance(failed, EventFailed):
+                try:
+                    self._undo()
+                except RolledBack:
+                    raise BatchLost(event, error) from error
+            raise failed from error
+        self._group.append((event, handler))
+
+    @contextmanager
+    def finished(self) -> Iterator[Work]:
+        self._handling.close()
+        yield self._work
+
+    def _call(self, event: RawEvent, handler: Function) -> None:
+        self._calls.call(event.type, handler, self._calls.types.decode(event), self._tx)
+        self._work.check_intact()
+
+    def _next_group(self) -> None:
+        if self._has_savepoint:
+            self._size = min(self._size * 2, self._largest)
+        self._work.savepoint()
+        self._has_savepoint = True
+        self._group.clear()
+        self._callbacks = len(self._tx.callbacks)
+
+    def _undo(self) -> None:
+        """Takes back the group, and does again what had succeeded."""
+        self._work.undo()
+        del self._tx.callbacks[self._callbacks :]
+        self._size = max(1, len(self._group) // 4)
+        for event, handler in self._group:
+            try:
+                self._call(event, handler)
+            except BaseException as error:
+                failed = self._calls.blamed(event, error)
+                raise Unrepeatable if isinstance(failed, EventFailed) else failed from error
+        if self._group:
+            self._work.savepoint()
+            self._group.clear()
+            self._callbacks = len(self._tx.callbacks)

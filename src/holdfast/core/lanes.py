@@ -1,0 +1,96 @@
+"""The closed lanes of one projection on one feed, as its runner knows them.
+
+The runner may trust this between transactions: a person's change raises the checkpoint's revision,
+and no commit of a runner that has not seen the change succeeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from datetime import datetime
+
+from holdfast.core.event import RawEvent
+from holdfast.core.policy import Limits
+from holdfast.core.queue import OUTSTANDING, Entry, Lane
+
+
+class Lanes:
+    """Closed lanes, with what is about to be changed until the transaction is in."""
+
+    def __init__(self, closed: Mapping[str, Lane], resolved: Set[int] = frozenset()) -> None:
+        self._closed, self._resolved = dict(closed), resolved
+        self._begun: dict[str, Lane] = {}
+        self._new = 0
+
+    def __len__(self) -> int:
+        return len(self._closed) + self._new
+
+    def __bool__(self) -> bool:
+        return bool(self._closed or self._begun)
+
+    def get(self, lane: str) -> Lane | None:
+        """The lane, if it is closed, by what is committed or by what is begun."""
+        return self._begun.get(lane) or self._closed.get(lane)
+
+    def is_resolved(self, event: RawEvent) -> bool:
+        """Whether a person has dealt with an event that a rewind brings again."""
+        return event.position in self._resolved
+
+    def add(self, entry: Entry) -> None:
+        """An event is about to wait in its lane."""
+        if entry.status not in OUTSTANDING:
+            return
+        known = self.get(entry.lane)
+        if known is None:
+            self._begun[entry.lane] = Lane(1, entry.next_attempt_at)
+            self._new += 1
+        else:
+            self._begun[entry.lane] = Lane(known.events + 1, known.due_at)
+
+    def discount(self, entries: Iterable[Entry]) -> None:
+        """These were in the queue already."""
+        for entry in entries:
+            known = self._begun.get(entry.lane)
+            if known is not None and entry.status in OUTSTANDING:
+                self._begun[entry.lane] = Lane(max(1, known.events - 1), known.due_at)
+
+    def overflow(self, lane: str, limits: Limits) -> str | None:
+        """Why one more event can't wait in the lane, or None."""
+        known = self.get(lane)
+        if known is None:
+            if len(self) < limits.lanes:
+                return None
+            return f"{limits.lanes:,} lanes are closed, which is the limit (Limits.lanes)"
+        if known.events < limits.events_per_lane:
+            return None
+        return f"{known.events:,} events wait in it, which is the limit (Limits.events_per_lane)"
+
+    def begun(self) -> Mapping[str, Lane]:
+        """The lanes to write in this transaction."""
+        return self._begun
+
+    def commit(self) -> None:
+        self._closed |= self._begun
+        self._begun, self._new = {}, 0
+
+    def roll_back(self) -> None:
+        self._begun, self._new = {}, 0
+
+    def set(self, lane: str, known: Lane | None) -> None:
+        """What a committed drain has left of a lane; None opens it."""
+        if known is None:
+            self._closed.pop(lane, None)
+        else:
+            self._closed[lane] = known
+
+    def due(self, now: datetime) -> Sequence[str]:
+        """The lanes whose heads may be tried, longest due first."""
+        found = sorted((at, lane) for lane, at in self._times() if at <= now)
+        return [lane for _, lane in found]
+
+    def next_due(self) -> datetime | None:
+        """When the next head may be tried."""
+        return min((at for _, at in self._times()), default=None)
+
+    def _times(self) -> Iterator[tuple[str, datetime]]:
+        return ((n, lane.due_at) for n, lane in self._closed.items() if lane.due_at is not None)

@@ -1,0 +1,168 @@
+"""A runner's time as the leader of its projection: what applying and draining have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from holdfast.core.caller import Caller
+from holdfast.core.codec import EventTypes
+from holdfast.core.definition import Definition, lane_of
+from holdfast.core.engine import Batch, Engine, EventFailed
+from holdfast.core.event import RawEvent
+from holdfast.core.failure import ProcessDied
+from holdfast.core.folding import TableEngine
+from holdfast.core.handling import HandlerEngine
+from holdfast.core.judge import Give, Judge, Wait
+from holdfast.core.lanes import Lanes
+from holdfast.core.policy import Fatal, Park, Skip
+from holdfast.core.ports import Advance, Checkpoint, Clock, Session
+from holdfast.core.queue import text_of
+from holdfast.core.signals import CallbackFailed, Recovered, Signal
+
+
+class Halted(Exception):
+    """An event can't be passed now; everything before it is committed."""
+
+    def __init__(self, event: RawEvent, verdict: Wait | Give) -> None:
+        super().__init__(event, verdict)
+        self.event, self.verdict = event, verdict
+
+
+class Stint:
+    """Where a leader is: its checkpoint, its closed lanes, and the rows it keeps in memory.
+
+    `blamed`: events that have failed by what happened to the process or to the store.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        *,
+        types: EventTypes,
+        session: Session,
+        checkpoint: Checkpoint,
+        lanes: Lanes,
+        judge: Judge,
+        caller: Caller,
+        clock: Clock,
+        emit: Callable[[Signal], None],
+        stopping: Callable[[], bool],
+        blamed: dict[int, BaseException],
+    ) -> None:
+        self.definition, self.session, self.judge = definition, session, judge
+        self.checkpoint, self.lanes = checkpoint, lanes
+        self.clock, self.emit, self.stopping = clock, emit, stopping
+        self.names = checkpoint.projection, checkpoint.feed
+        self._types, self._caller = types, caller
+        self._rate = _Rate(clock)
+        self._blamed = blamed
+        table = definition.table
+        self.engine: Engine = (
+            HandlerEngine(definition, types, session, caller)
+            if table is None
+            else TableEngine(definition, types, session, caller, table)
+        )
+
+    def revise(self, checkpoint: Checkpoint, lanes: Lanes) -> None:
+        """Goes on from what a person has changed."""
+        self.checkpoint, self.lanes = checkpoint, lanes
+        self.engine.forget()
+
+    def lane_of(self, event: RawEvent) -> str:
+        """The lane of an event that is in no batch."""
+        return lane_of(self.definition, self._types, event)
+
+    def attempt(self, batch: Batch, event: RawEvent) -> None:
+        """Tries one event; raises EventFailed."""
+        if event.position in self._blamed:
+            raise EventFailed(event, self._blamed[event.position])
+        batch.apply(event)
+        self.judge.succeeded()
+
+    def rule(
+        self, event: RawEvent, lane: str, error: BaseException, batch: Batch | None = None
+    ) -> Skip | Park | None:
+        """Asks the policy about a failed event; None if the fallback has handled it.
+
+        Raises Halted where the event is to be tried again, or stops the projection.
+        """
+        if isinstance(self._blamed.pop(event.position, None), ProcessDied):
+            known = self.judge.record_of(event)
+            died = max(0, self.checkpoint.mark_attempts - 1)
+            self.judge.adopt(event, replace(known, attempts=known.attempts + died))
+        verdict = self.judge.judge(event, lane, error)
+        if isinstance(verdict, Give):
+            if batch is not None and self._falls_back(batch, event, verdict):
+                return None
+            if not isinstance(verdict.decision, Fatal):
+                return verdict.decision
+        raise Halted(event, verdict)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Whatever is kept in memory goes when the transaction does."""
+        try:
+            yield
+        except BaseException:
+            self.engine.forget()
+            self.lanes.roll_back()
+            raise
+
+    def advance(self, applied: int, last: RawEvent | None) -> Advance:
+        """The checkpoint's next value; without `last` it stays where it is."""
+        return Advance(
+            position=self.checkpoint.position if last is None else last.position,
+            events=applied,
+            last_event_id=last.id if last else None,
+            last_event_type=last.type if last else None,
+            at=self.clock.now(),
+            events_per_second=self._rate.after(applied),
+        )
+
+    def committed(self, checkpoint: Checkpoint, events: Sequence[RawEvent]) -> None:
+        """The transaction is in, with these events applied: does what may only happen now."""
+        self.checkpoint = checkpoint
+        for callback in self.engine.committed():
+            try:
+                self._caller.call(callback)
+            except Exception as error:
+                text = self.definition.masked(text_of(error))
+                self.emit(CallbackFailed(*self.names, type(error).__name__, text))
+        if self.judge.has_records:
+            for event in events:
+                record = self.judge.settled(event)
+                if record is not None:
+                    self.emit(Recovered(*self.names, event.position, record.attempts + 1))
+
+    def _falls_back(self, batch: Batch, event: RawEvent, given: Give) -> bool:
+        fallback = self.definition.policy_of(event.type).fallback
+        if fallback is None or isinstance(given.error, ProcessDied):
+            return False
+        try:
+            batch.apply(event, fallback)
+        except EventFailed as failed:
+            worse = failed.error
+            given.error.add_note(f"The fallback failed too: {type(worse).__name__}: {worse}")
+            self.judge.renew(event, given.error)
+            return False
+        self.judge.succeeded()
+        return True
+
+
+class _Rate:
+    """Events per second over the last second or so of work."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since, self._events, self._rate = clock.monotonic(), 0, 0.0
+
+    def after(self, events: int) -> float:
+        self._events += events
+        seconds = self._clock.monotonic() - self._since
+        if seconds > 0 and (seconds >= 1.0 or self._rate == 0.0):
+            self._rate = self._events / seconds
+        if seconds >= 1.0:
+            self._since, self._events = self._clock.monotonic(), 0
+        return self._rate

@@ -1,0 +1,90 @@
+"""The gauges: read from the database when somebody asks, at most once a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, get_args, get_type_hints
+
+from holdfast.core.errors import HoldfastError
+from holdfast.core.queue import OUTSTANDING, STATUSES, QueueCount
+from holdfast.core.signals import Listener
+from holdfast.core.status import ProjectionStatus
+from holdfast.metrics import catalogue
+from holdfast.metrics.catalogue import Metric
+
+FRESH_SECONDS = 1.0
+"""What was read so lately is not read again."""
+
+STATES: tuple[str, ...] = get_args(get_type_hints(ProjectionStatus)["state"])
+
+Labels = tuple[str, ...]
+Values = Mapping[Metric, Mapping[Labels, float]]
+"""Each gauge's values, by the values of its labels."""
+
+
+class Counts(Protocol):
+    """The part of a queue that is measured."""
+
+    def stats(self) -> Sequence[QueueCount]: ...
+
+
+class Measured(Protocol):
+    """The part of an App that is measured."""
+
+    @property
+    def projections(self) -> tuple[str, ...]: ...
+
+    @property
+    def queue(self) -> Counts: ...
+
+    def status(self) -> Sequence[ProjectionStatus]: ...
+
+    def listen(self, listener: Listener) -> None: ...
+
+
+class Gauges:
+    """Reads the gauges of an app's projections. Safe to use from many threads."""
+
+    def __init__(self, app: Measured, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._app, self._monotonic = app, monotonic
+        self._reading = threading.Lock()
+        self._read_at: float | None = None
+        self._values: Values = {}
+
+    def read(self) -> Values:
+        """The present values, or those of a moment ago; none while the database is away."""
+        with self._reading:
+            now = self._monotonic()
+            if self._read_at is None or now - self._read_at >= FRESH_SECONDS:
+                try:
+                    self._values = measure(self._app)
+                except HoldfastError:
+                    # The runners' own failures say so: an old value would say that all is well.
+                    self._values = {}
+                self._read_at = self._monotonic()
+            return self._values
+
+
+def measure(app: Measured) -> Values:
+    """Reads every gauge from the database."""
+    statuses = [status for status in app.status() if status.projection in app.projections]
+    values: dict[Metric, dict[Labels, float]] = {metric: {} for metric in catalogue.GAUGES}
+    items: defaultdict[tuple[str, str], int] = defaultdict(int)
+    ages: defaultdict[str, float] = defaultdict(float)
+    for count in app.queue.stats():
+        items[count.projection, count.status] += count.items
+        if count.status in OUTSTANDING:
+            ages[count.projection] = max(ages[count.projection], count.oldest_seconds)
+    for status in statuses:
+        whose = (status.projection, status.feed)
+        values[catalogue.LAG_EVENTS][whose] = status.lag_events
+        values[catalogue.LAG_TIME][whose] = status.lag_seconds
+        values[catalogue.QUEUE_AGE][whose] = ages[status.projection]
+        for state in STATES:
+            values[catalogue.STATE][*whose, state] = float(state == status.state)
+        for name in STATUSES:
+            values[catalogue.QUEUE_ITEMS][*whose, name] = items[status.projection, name]
+    return values

@@ -1,0 +1,66 @@
+"""What each signal adds to the counters and the histogram."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import assert_never
+
+from holdfast.core import signals
+from holdfast.core.signals import Listener, Signal
+from holdfast.metrics import catalogue
+from holdfast.metrics.catalogue import Metric
+
+Record = Callable[[Metric, float, tuple[str, str]], None]
+"""Adds a value to a counter, or puts it in a histogram; the labels are projection and feed."""
+
+
+def listener(record: Record) -> Listener:
+    """A listener that records what it hears."""
+
+    def listen(signal: Signal) -> None:
+        for metric, value in _values(signal):
+            record(metric, value, (signal.projection, signal.feed))
+
+    return listen
+
+
+def _values(signal: Signal) -> Iterator[tuple[Metric, float]]:
+    match signal:
+        case signals.Started():
+            # A counter that is there from the start shows its first increase.
+            yield from ((counter, 0) for counter in catalogue.COUNTERS)
+        case signals.Committed():
+            yield catalogue.PROCESSED, signal.events
+            yield catalogue.BATCH_DURATION, signal.seconds
+        case signals.Drained():
+            yield catalogue.PROCESSED, signal.events
+            yield catalogue.DRAINED, signal.events
+        case signals.Failed():
+            yield catalogue.FAILED, 1
+        case signals.Retrying():
+            yield catalogue.RETRIED, 1
+        case signals.Skipped():
+            yield catalogue.SKIPPED, 1
+        case signals.Parked():
+            yield catalogue.PARKED, 1
+        case signals.Died():
+            yield catalogue.DEAD, 1
+        case signals.Faulted():
+            yield catalogue.FAULTS, 1
+        case signals.PollFailed():
+            yield catalogue.POLL_FAILURES, 1
+        case (
+            signals.Stopped()
+            | signals.LeaseLost()
+            | signals.PollRecovered()
+            | signals.Decided()
+            | signals.BreakerOpened()
+            | signals.Queued()
+            | signals.Recovered()
+            | signals.CallbackFailed()
+            | signals.Paused()
+            | signals.Resumed()
+        ):
+            return
+        case _:
+            assert_never(signal)

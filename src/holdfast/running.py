@@ -1,0 +1,66 @@
+"""Projections inside a program of one's own: between enter and exit they run in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from holdfast.core.supervisor import Supervisor
+from holdfast.sql.forks import at_fork
+
+STOP_SECONDS = 30.0
+"""How long a stop waits for handlers to return. What they had begun is not committed then."""
+
+
+class Running:
+    """The projections of an app, running in threads between enter and exit."""
+
+    def __init__(self, supervise: Callable[[], Supervisor]) -> None:
+        self._supervise = supervise
+        self._supervisor: Supervisor | None = None
+        at_fork(self, Running._forked)
+
+    @property
+    def faulted(self) -> dict[str, str]:
+        """The projections that have stopped, each with its error."""
+        if self._supervisor is None:
+            return {}
+        found = {}
+        for runner in self._supervisor.faulted:
+            assert runner.fault is not None
+            found[runner.definition.name] = (
+                f"{runner.fault.error_type}: {runner.fault.error_message}"
+            )
+        return found
+
+    def __enter__(self) -> Self:
+        self._supervisor = self._supervise()
+        self._supervisor.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._supervisor is not None:  # None in a child that was forked inside the block.
+            self._supervisor.stop()
+            self._supervisor.join(STOP_SECONDS)
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, exc_type, exc, traceback)
+
+    def _forked(self) -> None:
+        """In the child of a fork no projection runs."""
+        self._supervisor = None

@@ -1,0 +1,216 @@
+"""Why a projection does not advance, as far as the database knows.
+
+What hinders it comes first, in the order in which a person would have to mend it; at the end stands
+how much is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.core.ports import Clock
+from holdfast.core.status import ProjectionStatus
+from holdfast.sql.database import Connection, Database
+from holdfast.sql.statuses import read_status
+from holdfast.sql.values import moment, uuid
+
+MAX_HEADS = 5
+"""So many closed lanes are named."""
+
+MAX_QUERY_CHARACTERS = 500
+
+Kind = Literal[
+    "no_worker", "paused", "faulted", "waiting", "lanes_closed", "held", "behind", "nothing_to_do"
+]
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason, or the lack of one: `text` says it, `fields` has the facts."""
+
+    kind: Kind
+    text: str
+    fields: dict[str, Any] = {}
+
+
+def explain(database: Database, clock: Clock, projection: str, feed: str) -> list[Reason]:
+    """Why a projection does not advance; the last reason says how much there is to do."""
+    found = [s for s in read_status(database, clock) if s.projection == projection]
+    status = next((s for s in found if s.feed == feed), None)
+    with database.reading() as connection:
+        if status is None:
+            return [*_never_ran(int(connection.run("head")[0][0]))]
+        return [
+            *_paused(status),
+            *_faulted(status),
+            *_no_worker(status),
+            *_waiting(status),
+            *_held(database, connection, status),
+            *_lanes_closed(connection, status),
+            *_rest(status),
+        ]
+
+
+def _never_ran(head: int) -> Iterator[Reason]:
+    yield Reason(kind="no_worker", text="it has never run here", fields={"leader": None})
+    if head:
+        yield Reason(
+            kind="behind",
+            text=f"it is behind by {head:,} events",
+            fields={"position": 0, "head": head, "lag_events": head},
+        )
+
+
+def _paused(status: ProjectionStatus) -> Iterator[Reason]:
+    if status.paused_at is None:
+        return
+    why = f": {status.paused_note}" if status.paused_note else ", without a note"
+    yield Reason(
+        kind="paused",
+        text=f"it is paused by {status.paused_by} since {_at(status.paused_at)}{why}",
+        fields={
+            "by": status.paused_by,
+            "since": status.paused_at,
+            "note": status.paused_note,
+            "leader": status.leader,
+        },
+    )
+
+
+def _faulted(status: ProjectionStatus) -> Iterator[Reason]:
+    error = status.last_error
+    if error is None or status.leader is not None:
+        return
+    if error.position is not None and error.position <= status.position:
+        return  # It is in the queue by now.
+    where = "" if error.position is None else f" at position {error.position:,}"
+    what = "" if error.event_type is None else f", {error.event_type!r} event {error.event_id}"
+    yield Reason(
+        kind="faulted",
+        text=f"it stopped{where}{what}, {_at(error.at)}: {error.type}: {error.message}",
+        fields={
+            "at": error.at,
+            "position": error.position,
+            "event_id": error.event_id,
+            "event_type": error.event_type,
+            "error_type": error.type,
+            "error_message": error.message,
+            "error_stacktrace": error.stacktrace,
+            "needs_reset": status.needs_reset,
+        },
+    )
+
+
+def _no_worker(status: ProjectionStatus) -> Iterator[Reason]:
+    if status.leader is None:
+        text = "no worker runs it" if status.epoch else "it has never run here"
+        yield Reason(kind="no_worker", text=text, fields={"leader": None})
+
+
+def _waiting(status: ProjectionStatus) -> Iterator[Reason]:
+    if status.waiting_until is not None:
+        yield Reason(
+            kind="waiting",
+            text=f"it waits until {_at(status.waiting_until)} for {status.waiting_for}",
+            fields={"until": status.waiting_until, "waiting_for": status.waiting_for},
+        )
+
+
+def _held(database: Database, connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+    chunk = database.settled(connection, status.position, 1)
+    if chunk.events or not chunk.held:
+        return
+    visible = connection.run("read", {"after": status.position, "limit": 1})
+    holders = [
+        {
+            "pid": pid,
+            "user": user,
+            "application": application,
+            "state": state,
+            "since": moment(since),
+            "query": None if query is None else query[:MAX_QUERY_CHARACTERS],
+        }
+        for pid, user, application, state, since, query in connection.run(
+            "append_holders", {"before": visible[0][0] if visible else status.head}
+        )
+    ]
+    if not holders:
+        return  # It has just ended.
+    first = holders[0]
+    since = first["since"]
+    yield Reason(
+        kind="held",
+        text=(
+            f"events after position {status.position:,} are held back by an append that has not "
+            f"ended: process {first['pid']} of the database server"
+            + (f", since {_at(since)}" if since else "")
+            + (f", its last statement: {first['query']}" if first["query"] else "")
+        ),
+        fields={"position": status.position, "appends": holders},
+    )
+
+
+def _lanes_closed(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+    if not status.closed_lanes:
+        return
+    names = {"projection": status.projection, "feed": status.feed, "limit": MAX_HEADS}
+    heads = [
+        {
+            "id": id_,
+            "lane": lane,
+            "status": state,
+            "position": position,
+            "event_type": event_type,
+            "event_id": uuid(event_id),
+            "attempts": attempts,
+            "next_attempt_at": moment(next_attempt_at),
+            "error_type": error_type,
+            "error_message": error_message,
+            "events": events,
+        }
+        for (
+            id_, lane, state, position, event_type, event_id, attempts, next_attempt_at,
+            error_type, error_message, events,
+        ) in connection.run("lane_heads", names)
+    ]  # fmt: skip
+    lanes, events = status.closed_lanes, status.queued_events
+    yield Reason(
+        kind="lanes_closed",
+        text=(
+            f"{lanes:,} {'lane is' if lanes == 1 else 'lanes are'} closed, with {events:,} "
+            f"{'event' if events == 1 else 'events'} in the queue; no other lane is held up"
+        ),
+        fields={"lanes": lanes, "events": events, "heads": heads},
+    )
+
+
+def _rest(status: ProjectionStatus) -> Iterator[Reason]:
+    places = {"position": status.position, "head": status.head, "lag_events": status.lag_events}
+    if status.lag_events:
+        works = status.state == "running" and status.waiting_until is None
+        yield Reason(
+            kind="behind",
+            text=(
+                f"it is behind by {status.lag_events:,} "
+                f"{'event' if status.lag_events == 1 else 'events'}"
+                + (", and at work" if works else "")
+            ),
+            fields={
+                **places,
+                "lag_seconds": status.lag_seconds,
+                "events_per_second": status.events_per_second,
+                "leader": status.leader,
+            },
+        )
+    else:
+        yield Reason(
+            kind="nothing_to_do",
+            text=f"it has passed every event, up to position {status.position:,}",
+            fields=places,
+        )
+
+
+def _at(at: Any) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,20 @@
+-- An event that is to wait, or was skipped. What is over, after a rewind, begins anew; what still
+-- waits is left alone.
+INSERT INTO holdfast_queue (
+    projection, feed, lane, position, stream, version, event_id, event_type, data, metadata,
+    recorded_at, status, attempts, next_attempt_at, first_failed_at, last_failed_at,
+    error_type, error_message, error_stacktrace, history, created_at, updated_at
+)
+VALUES (
+    :projection, :feed, :lane, :position, :stream, :version, :id, :type, :data, :metadata,
+    :recorded_at, :status, :attempts, :next_attempt_at, :first_failed_at, :last_failed_at,
+    :error_type, :error_message, :error_stacktrace, :history, :at, :at
+)
+ON CONFLICT (projection, feed, position) DO UPDATE SET
+    lane = excluded.lane, status = excluded.status, attempts = excluded.attempts, retries = 0,
+    next_attempt_at = excluded.next_attempt_at, first_failed_at = excluded.first_failed_at,
+    last_failed_at = excluded.last_failed_at, error_type = excluded.error_type,
+    error_message = excluded.error_message, error_stacktrace = excluded.error_stacktrace,
+    history = excluded.history, resolved_by = NULL, resolved_at = NULL,
+    updated_at = excluded.updated_at
+WHERE holdfast_queue.status IN ('skipped', 'resolved')

@@ -1,0 +1,3 @@
+-- The oldest event that was skipped.
+SELECT min(position) FROM holdfast_queue
+WHERE projection = :projection AND feed = :feed AND status = 'skipped'

@@ -1,0 +1,3 @@
+-- The item of one event.
+SELECT id FROM holdfast_queue
+WHERE projection = :projection AND feed = :feed AND position = :position

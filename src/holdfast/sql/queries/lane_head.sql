@@ -1,0 +1,6 @@
+-- The head of a lane.
+SELECT status, next_attempt_at FROM holdfast_queue
+WHERE
+    projection = :projection AND feed = :feed AND lane = :lane
+    AND status IN ('pending', 'processing', 'failed', 'dead')
+ORDER BY position LIMIT 1

@@ -1,0 +1,310 @@
+"""The queue as people use it: look, and put right, without ever reordering a lane.
+
+Every change locks the checkpoint first and raises its revision, so that it never crosses a
+runner's transaction; and it leaves a row in the audit, in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from holdfast.core.errors import ConfigError, HoldfastError
+from holdfast.core.event import RawEvent
+from holdfast.core.ports import Checkpoint, Clock
+from holdfast.core.queue import (
+    STATUSES,
+    Attempt,
+    Entry,
+    Lane,
+    QueueChange,
+    QueueCount,
+    QueueItem,
+    QueueSelection,
+    Status,
+)
+from holdfast.sql.audit import write_audit
+from holdfast.sql.database import Connection, Database, Row
+from holdfast.sql.store import SqlWork
+from holdfast.sql.values import moment, uuid
+
+ACTIONS: dict[str, tuple[Status, ...]] = {
+    "requeue": ("failed", "dead"),
+    "retry": ("failed", "dead"),
+    "resolve": ("pending", "failed", "dead", "skipped"),
+    "purge": ("skipped", "resolved"),
+}
+"""What each action is for. Nothing outstanding is deleted, nothing that is over comes back."""
+
+
+class Queue:
+    """What waits, was skipped or resolved, of all projections of an App."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        prepare: Callable[[], None],
+        lane_of: Callable[[str, RawEvent], str],
+        feed: str,
+    ) -> None:
+        self._database, self._clock, self._prepare = database, clock, prepare
+        self._lane_of, self._feed = lane_of, feed
+
+    def list(
+        self, selection: QueueSelection | None = None, *, limit: int = 100, after_id: int = 0
+    ) -> Sequence[QueueItem]:
+        """Items that fit the selection, oldest first; go on with the last one's id."""
+        self._prepare()
+        with self._database.reading() as connection:
+            return self._find(connection, selection or QueueSelection(), limit, after_id)
+
+    def get(self, item_id: int) -> QueueItem:
+        """One item, with its payload, its errors and its attempts."""
+        self._prepare()
+        with self._database.reading() as connection:
+            return self._get(connection, item_id)
+
+    def stats(self) -> Sequence[QueueCount]:
+        """How many items there are by projection, status and error type, and their ages."""
+        self._prepare()
+        now = self._clock.now()
+        with self._database.reading() as connection:
+            rows = connection.run("queue_stats")
+        return [
+            QueueCount(projection, status, error_type or None, items, _age(now, oldest))
+            for projection, status, error_type, items, oldest in rows
+        ]
+
+    def requeue(
+        self,
+        selection: QueueSelection,
+        *,
+        by: str,
+        note: str | None = None,
+        limit: int = 100,
+        dry_run: bool = False,
+    ) -> QueueChange:
+        """Puts failed and dead items back in their lanes, to be tried at once, as if new.
+
+        Their attempts begin again at 1; their history is kept.
+        """
+        return self._change("requeue", selection, by, note, limit, dry_run, {})
+
+    def mark_retrying(
+        self,
+        selection: QueueSelection,
+        *,
+        by: str,
+        at: datetime | None = None,
+        note: str | None = None,
+        limit: int = 100,
+        dry_run: bool = False,
+    ) -> QueueChange:
+        """Has failed and dead items tried once more, at a time; their attempts still count."""
+        when = {"next_attempt_at": at or self._clock.now()}
+        return self._change("retry", selection, by, note, limit, dry_run, when)
+
+    def resolve(
+        self,
+        selection: QueueSelection,
+        *,
+        by: str,
+        note: str | None = None,
+        limit: int = 100,
+        dry_run: bool = False,
+    ) -> QueueChange:
+        """Says that a person has dealt with items: they are not tried, and their lanes go on."""
+        return self._change("resolve", selection, by, note, limit, dry_run, {"by": by})
+
+    def purge(
+        self,
+        selection: QueueSelection,
+        *,
+        by: str,
+        note: str | None = None,
+        limit: int = 100,
+        dry_run: bool = False,
+    ) -> QueueChange:
+        """Deletes skipped and resolved items. What still waits is never deleted."""
+        return self._change("purge", selection, by, note, limit, dry_run, {})
+
+    def add(self, projection: str, position: int, *, by: str, note: str | None = None) -> QueueItem:
+        """Parks the event that a projection comes to next, such as one that stops it.
+
+        It is passed by this, as when a policy parks it: it waits for a person, and the projection
+        goes on with the other lanes. Raises for any other event.
+        """
+        self._prepare()
+        now = self._clock.now()
+        names = {"projection": projection, "feed": self._feed}
+        with self._database.writing() as connection:
+            rows = connection.run("revise", names)
+            if not rows:
+                raise ConfigError(f"projection {projection!r} has never run here")
+            if position <= rows[0][0]:
+                raise HoldfastError(
+                    f"projection {projection!r} has passed position {position}; it is at "
+                    f"{rows[0][0]}"
+                )
+            event = self._event(connection, position)
+            lane = self._lane_of(projection, event)
+            checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
+            work = SqlWork(self._database, connection)
+            if not self._is_next(connection, checkpoint.position, position):
+                raise HoldfastError(
+                    f"projection {projection!r} is at position {checkpoint.position}, and other "
+                    f"events come before {position}; park it when the projection has come to it"
+                )
+            work.enqueue(checkpoint, [Entry(event, lane, "dead")], now)
+            connection.run("pass_event", {**names, "position": position})
+            self._refresh(connection, projection, self._feed, lane)
+            ((item_id,),) = connection.run("item_at", {**names, "position": position})
+            item = self._get(connection, item_id)
+            write_audit(
+                connection,
+                at=now,
+                by=by,
+                action="add",
+                projection=projection,
+                subject={"items": [item.id]},
+                note=note,
+            )
+        self._database.announce()
+        return item
+
+    def _change(
+        self,
+        action: str,
+        selection: QueueSelection,
+        by: str,
+        note: str | None,
+        limit: int,
+        dry_run: bool,
+        values: dict[str, Any],
+    ) -> QueueChange:
+        self._prepare()
+        if dry_run:
+            with self._database.reading() as connection:
+                chosen, left_alone = self._choose(connection, action, selection, limit)
+            return QueueChange(action=action, items=chosen, left_alone=left_alone, dry_run=True)
+        now = self._clock.now()
+        names = {"at": now, "note": note, **values}
+        with self._database.writing() as connection:
+            chosen, left_alone = self._choose(connection, action, selection, limit)
+            feeds = sorted({(item.projection, item.feed) for item in chosen})
+            for projection, feed in feeds:
+                connection.run("revise", {"projection": projection, "feed": feed})
+            done = [
+                item for item in chosen if connection.run(f"{action}_item", names | {"id": item.id})
+            ]
+            for place in sorted({(item.projection, item.feed, item.lane) for item in done}):
+                self._refresh(connection, *place)
+            for projection in sorted({item.projection for item in done}):
+                ids = [item.id for item in done if item.projection == projection]
+                write_audit(
+                    connection,
+                    at=now,
+                    by=by,
+                    action=action,
+                    projection=projection,
+                    subject={"items": ids},
+                    note=note,
+                )
+        self._database.announce()
+        return QueueChange(action=action, items=tuple(done), left_alone=left_alone, dry_run=False)
+
+    def _choose(
+        self, connection: Connection, action: str, selection: QueueSelection, limit: int
+    ) -> tuple[tuple[QueueItem, ...], tuple[QueueItem, ...]]:
+        """The items that an action is for, and those that were meant but are not."""
+        allowed = ACTIONS[action]
+        found: Sequence[QueueItem]
+        if selection.ids:
+            ids = dict.fromkeys(selection.ids)
+            found = [self._get(connection, item_id) for item_id in ids]
+        else:
+            statuses = allowed if selection.status is None else (selection.status,)
+            selections = [msgspec.structs.replace(selection, status=one) for one in statuses]
+            parts = [self._find(connection, one, limit, 0) for one in selections]
+            found = sorted(chain.from_iterable(parts), key=lambda item: item.id)[:limit]
+        return (
+            tuple(item for item in found if item.status in allowed),
+            tuple(item for item in found if item.status not in allowed),
+        )
+
+    def _is_next(self, connection: Connection, after: int, position: int) -> bool:
+        """Whether nothing comes between two positions, now or later."""
+        events = self._database.settled(connection, after, 1).events
+        return bool(events) and events[0].position == position
+
+    def _refresh(self, connection: Connection, projection: str, feed: str, lane: str) -> None:
+        """Makes the lane's row say what the queue holds."""
+        names = {"projection": projection, "feed": feed, "lane": lane}
+        count = int(connection.run("lane_count", names)[0][0])
+        checkpoint = Checkpoint(0, projection, feed, 0, 0, "stopped", 0, 0)
+        work = SqlWork(self._database, connection)
+        if count == 0:
+            work.open_lane(checkpoint, lane)
+            return
+        status, next_attempt_at = connection.run("lane_head", names)[0]
+        now = self._clock.now()
+        due_at = {"pending": now, "failed": moment(next_attempt_at) or now}.get(status)
+        work.write_lanes(checkpoint, {lane: Lane(count, due_at)})
+
+    def _event(self, connection: Connection, position: int) -> RawEvent:
+        rows = connection.run("read", {"after": position - 1, "limit": 1})
+        for event in self._database.raw_events(rows):
+            if event.position == position:
+                return event
+        raise HoldfastError(f"the journal has no event at position {position}")
+
+    def _find(
+        self, connection: Connection, selection: QueueSelection, limit: int, after_id: int
+    ) -> Sequence[QueueItem]:
+        if selection.status is not None and selection.status not in STATUSES:
+            raise ConfigError(f"status {selection.status!r} is not one of {', '.join(STATUSES)}")
+        until = datetime.max.replace(tzinfo=UTC)
+        if selection.older_than_seconds is not None:
+            until = self._clock.now() - timedelta(seconds=selection.older_than_seconds)
+        rows = connection.run(
+            "list_items",
+            {
+                "projection": selection.projection,
+                "lane": selection.lane,
+                "status": selection.status,
+                "error_type": selection.error_type,
+                "event_type": selection.event_type,
+                "created_until": until,
+                "after_id": after_id,
+                "limit": limit,
+            },
+        )
+        return [_item(row) for row in rows]
+
+    def _get(self, connection: Connection, item_id: int) -> QueueItem:
+        rows = connection.run("get_item", {"id": item_id})
+        if not rows:
+            raise HoldfastError(f"the queue has no item {item_id}; holdfast queue list shows all")
+        return _item(rows[0])
+
+
+def _item(row: Row) -> QueueItem:
+    names = QueueItem.__struct_fields__
+    values = dict(zip(names, row, strict=True))
+    for name in names:
+        if name.endswith("_at"):
+            values[name] = moment(values[name])
+    values["event_id"] = uuid(values["event_id"])
+    values["history"] = msgspec.json.decode(values["history"], type=tuple[Attempt, ...])
+    return QueueItem(**values)
+
+
+def _age(now: datetime, since: Any) -> float:
+    at = moment(since)
+    return 0.0 if at is None else max(0.0, (now - at).total_seconds())

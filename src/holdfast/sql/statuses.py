@@ -1,0 +1,72 @@
+"""Every projection's status, as the database knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from holdfast.core.ports import Clock
+from holdfast.core.status import LastError, ProjectionStatus
+from holdfast.sql.database import Database
+from holdfast.sql.values import moment, uuid
+
+RATE_SECONDS = 10.0
+"""A rate that was measured longer ago than this is history, and shown as 0."""
+
+
+def read_status(database: Database, clock: Clock) -> list[ProjectionStatus]:
+    """Every projection that has ever run on this database."""
+    with database.reading() as connection:
+        rows = connection.run("status")
+        head = int(connection.run("head")[0][0])
+    leased = database.leased([row[0] for row in rows])
+    return [_status(row, head=head, is_led=row[0] in leased, now=clock.now()) for row in rows]
+
+
+def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> ProjectionStatus:
+    (_, projection, feed, state, position, epoch, leader, processed, rate, *rest) = row
+    last_id, last_type, last_at, *error = rest[:10]
+    behind_since, needs_reset, paused_at, paused_by, paused_note, until, reason, *queued = rest[10:]
+    processed_at = moment(last_at)
+    recent = processed_at is not None and (now - processed_at).total_seconds() <= RATE_SECONDS
+    since = moment(behind_since)
+    waiting_until = moment(until)
+    waits = is_led and waiting_until is not None and waiting_until > now
+    if paused_by is not None:
+        state = "paused"
+    elif state != "faulted":
+        state = "running" if is_led else "stopped"
+    return ProjectionStatus(
+        projection=projection,
+        feed=feed,
+        state=state,
+        position=position,
+        head=head,
+        lag_events=max(0, head - position),
+        lag_seconds=0.0 if since is None else max(0.0, (now - since).total_seconds()),
+        events_processed=processed,
+        events_per_second=rate if recent else 0.0,
+        epoch=epoch,
+        leader=leader if is_led else None,
+        last_event_id=uuid(last_id),
+        last_event_type=last_type,
+        last_processed_at=processed_at,
+        last_error=_last_error(error),
+        needs_reset=bool(needs_reset),
+        paused_at=moment(paused_at),
+        paused_by=paused_by,
+        paused_note=paused_note,
+        waiting_until=waiting_until if waits else None,
+        waiting_for=reason if waits else None,
+        closed_lanes=queued[0],
+        queued_events=queued[1],
+    )
+
+
+def _last_error(columns: Sequence[Any]) -> LastError | None:
+    type_, message, stacktrace, at, position, event_id, event_type = columns
+    failed_at = moment(at)
+    if failed_at is None:
+        return None
+    return LastError(type_, message, stacktrace, failed_at, position, uuid(event_id), event_type)

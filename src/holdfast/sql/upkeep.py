@@ -1,0 +1,159 @@
+"""What operators do to a projection as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+from holdfast.core.definition import Definition
+from holdfast.core.errors import ConfigError, HoldfastError, StoreConflict
+from holdfast.core.projection import TableProjection
+from holdfast.sql.audit import write_audit
+from holdfast.sql.database import Connection, Database
+from holdfast.sql.tables import clear_tables
+
+RESET_ATTEMPTS = 5
+"""A reset may meet the running projection in a deadlock so often, before it says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Who changes something, when and why."""
+
+    by: str
+    at: datetime
+    note: str | None = None
+
+    def write(
+        self, connection: Connection, action: str, projection: str, subject: dict[str, Any]
+    ) -> None:
+        """Notes the change in the audit, in the open transaction."""
+        write_audit(
+            connection,
+            at=self.at,
+            by=self.by,
+            action=action,
+            projection=projection,
+            subject=subject,
+            note=self.note,
+        )
+
+
+def reset(database: Database, definition: Definition, change: Changed | None = None) -> list[str]:
+    """Clears a projection's tables and checkpoint in one transaction; returns the tables' names.
+
+    Whoever runs it now is fenced, and begins again at the first event.
+    """
+    for attempt in count(1):
+        try:
+            with database.writing() as connection:
+                connection.run("reset_checkpoint", {"projection": definition.name})
+                connection.run("reset_queue", {"projection": definition.name})
+                connection.run("reset_lanes", {"projection": definition.name})
+                tables = clear_tables(connection, definition)
+                if change is not None:
+                    change.write(connection, "reset", definition.name, {"tables": tables})
+            break
+        except StoreConflict:
+            # A runner locks rows and then the checkpoint; this, of necessity, goes the other way.
+            if attempt == RESET_ATTEMPTS:
+                raise
+    database.announce()
+    return tables
+
+
+def owned_tables(database: Database, definition: Definition) -> list[str]:
+    """The tables that a projection has made."""
+    with database.reading() as connection:
+        rows = connection.run("owned_tables", {"projection": definition.name})
+    return [name for name, _ in rows]
+
+
+def depose(database: Database, projection: str, change: Changed | None = None) -> int:
+    """Takes the projection from whoever runs it; returns how many leases it had."""
+    with database.reading() as connection:
+        rows = connection.run("checkpoints_of", {"projection": projection})
+    found = {checkpoint_id: epoch for checkpoint_id, epoch, *_ in rows}
+    held = database.leased(found)
+    for checkpoint_id, epoch in found.items():
+        database.depose(checkpoint_id)
+        with database.writing() as connection:
+            # Under a later epoch somebody has taken over already, and is not meant.
+            connection.run("raise_epoch", {"id": checkpoint_id, "epoch": epoch})
+            if change is not None:
+                change.write(connection, "depose", projection, {"epoch": epoch})
+    return len(held)
+
+
+def read_positions(database: Database, projection: str) -> list[tuple[int, str]]:
+    """Position and state of a projection's checkpoints."""
+    with database.reading() as connection:
+        rows = connection.run("checkpoints_of", {"projection": projection})
+    return [(position, state) for *_, position, state in rows]
+
+
+def pause(database: Database, projection: str, feed: str, change: Changed) -> bool:
+    """Stops a projection's work until it is resumed; returns whether it was not paused before.
+
+    When this returns, nothing is committed any more.
+    """
+    names = {"projection": projection, "feed": feed}
+    with database.writing() as connection:
+        connection.run("open_checkpoint", names)
+        paused = connection.run(
+            "pause", {**names, "at": change.at, "by": change.by, "note": change.note}
+        )
+        if paused:
+            change.write(connection, "pause", projection, {})
+    database.announce()
+    return bool(paused)
+
+
+def resume(database: Database, projection: str, change: Changed) -> bool:
+    """Lets a projection go on; returns whether it was paused."""
+    with database.writing() as connection:
+        resumed = connection.run("resume", {"projection": projection})
+        if resumed:
+            change.write(connection, "resume", projection, {})
+    database.announce()
+    return bool(resumed)
+
+
+def rewind(
+    database: Database, definition: Definition, feed: str, to: int | None, change: Changed
+) -> int:
+    """Goes back to a position, or (None) to before the first skipped event; returns the position.
+
+    Raises where events that are applied again would leave other rows than before.
+    """
+    name = definition.name
+    if isinstance(definition.instance, TableProjection):
+        raise ConfigError(
+            f"projection {name!r} can't be rewound: each of its rows remembers the last event it "
+            "has seen, so going back would change nothing, and a skipped event can't be put in "
+            f"before later ones. holdfast reset {name} builds it again from the first event"
+        )
+    if not definition.instance.replayable:
+        raise ConfigError(
+            f"projection {name!r} can't be rewound: its handlers would see events again and may "
+            "write them twice. If they write the same rows every time, say so with "
+            f"replayable = True in the class; otherwise holdfast reset {name} builds it again"
+        )
+    names = {"projection": name, "feed": feed}
+    with database.writing() as connection:
+        if to is None:
+            ((first,),) = connection.run("first_skip", names)
+            if first is None:
+                raise HoldfastError(f"projection {name!r} has skipped nothing")
+            to = int(first) - 1
+        if not connection.run("rewind", {**names, "position": to}):
+            raise HoldfastError(f"projection {name!r} is not beyond position {to}")
+        forgotten = connection.run("forget_ahead", {**names, "position": to})
+        connection.run("open_empty_lanes", names)
+        connection.run("count_lanes", names)
+        subject = {"position": to, "items": [row[0] for row in forgotten]}
+        change.write(connection, "rewind", name, subject)
+    database.announce()
+    return to

@@ -1,0 +1,17 @@
+"""Values as drivers return them: SQLite has no types for times and ids."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+
+def moment(value: Any) -> datetime | None:
+    """A time, whatever the driver made of it."""
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+def uuid(value: Any) -> UUID | None:
+    """An id, whatever the driver made of it."""
+    return UUID(value) if isinstance(value, str) else value

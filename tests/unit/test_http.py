@@ -1,0 +1,85 @@
+"""Whether a worker says that it is alive and ready."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import App, Event, NewEvent, Projection, ProjectionFaulted, Tx, on
+from holdfast.cli.http import Answer, livez, readyz
+from holdfast.core.supervisor import Supervisor
+from holdfast.metrics.gauges import Gauges
+
+
+class Picky(Projection):
+    @on("Bad")
+    def bad(self, event: Event[Any], tx: Tx) -> None:
+        raise ValueError("no")
+
+
+class Easy(Projection):
+    @on("*")
+    def any(self, event: Event[Any], tx: Tx) -> None:
+        pass
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    with App(f"sqlite:///{tmp_path}/bank.db") as app:
+        app.projection(Picky)
+        app.projection(Easy)
+        yield app
+
+
+def said(answer: Answer) -> tuple[int, dict[str, Any]]:
+    return answer.status, json.loads(answer.body)
+
+
+def ended(app: App, *, until: int) -> Supervisor:
+    supervisor = app.supervise(until=until)
+    supervisor.start()
+    assert supervisor.join(30)
+    return supervisor
+
+
+def test_runners_that_have_ended_cleanly_are_alive(app: App) -> None:
+    live = {"live": True, "crashed": [], "faulted": []}
+    assert said(livez(app.supervise())) == (200, live)
+    assert said(livez(ended(app, until=0))) == (200, live)
+
+
+def test_a_fault_is_no_death_unless_all_have_one(app: App) -> None:
+    app.journal.append("a", [NewEvent({}, type="Bad")])
+    supervisor = ended(app, until=1)
+    assert said(livez(supervisor)) == (200, {"live": True, "crashed": [], "faulted": ["picky"]})
+    alone = Supervisor(supervisor.faulted, wake=lambda: None)
+    assert said(livez(alone)) == (503, {"live": False, "crashed": [], "faulted": ["picky"]})
+
+
+def test_a_thread_that_has_died_is_a_death(app: App) -> None:
+    supervisor = app.supervise()
+    supervisor.runners[0].crash(MemoryError())
+    dead = {"live": False, "crashed": ["picky"], "faulted": ["picky"]}
+    assert said(livez(supervisor)) == (503, dead)
+
+
+def test_a_fault_of_another_process_is_known(app: App, tmp_path: Path) -> None:
+    gauges, supervisor = Gauges(app), app.supervise()
+    with App(f"sqlite:///{tmp_path}/bank.db") as other:
+        other.projection(Picky)
+        other.projection(name="not_ours")(Picky)
+        other.journal.append("a", [NewEvent({}, type="Bad")])
+        with pytest.raises(ProjectionFaulted):
+            other.catch_up()
+    not_ready = {"ready": False, "database": "ok", "faulted": ["picky"]}
+    assert said(readyz(gauges, supervisor)) == (503, not_ready)
+
+
+def test_a_fault_that_the_database_does_not_know_is_known_too(app: App) -> None:
+    supervisor = app.supervise()
+    assert said(readyz(Gauges(app), supervisor))[0] == 200
+    supervisor.runners[1].crash(MemoryError())
+    not_ready = {"ready": False, "database": "ok", "faulted": ["easy"]}
+    assert said(readyz(Gauges(app), supervisor)) == (503, not_ready)

@@ -1,0 +1,436 @@
+"""Judge: what the policy's answer comes to, attempt by attempt."""
+
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from holdfast import (
+    Backoff,
+    Breaker,
+    Decision,
+    EventTypes,
+    Failure,
+    Fatal,
+    Park,
+    Policy,
+    Projection,
+    Retry,
+    RetryBudget,
+    Skip,
+    on,
+)
+from holdfast.core.caller import Caller
+from holdfast.core.definition import compile_projection
+from holdfast.core.event import RawEvent
+from holdfast.core.judge import Give, Judge, Undecided, Wait
+from holdfast.core.queue import MAX_HISTORY, MAX_MESSAGE_CHARACTERS, Record
+from holdfast.core.signals import BreakerOpened, Decided, Failed, Retrying, Signal
+from holdfast.testing import FixedClock
+
+NAMES = ("entries", "journal")
+STEADY = Backoff(max_attempts=3, delay_seconds=2, multiplier=1, jitter=0)
+
+
+@dataclass
+class Credited:
+    amount: int
+
+
+class Entries(Projection):
+    @on("*")
+    def any(self, event: object, tx: object) -> None:
+        pass
+
+
+class Court:
+    """A judge, with the clock it looks at and the signals it emits."""
+
+    def __init__(self, policy: Policy, **options: Any) -> None:
+        self.clock = FixedClock()
+        self.signals: list[Signal] = []
+        self.caller = Caller()
+        self.types = EventTypes()
+        self.types.register(Credited, name="credited")
+        self.judge = Judge(
+            compile_projection(Entries, types=self.types, policy=policy, **options),
+            feed="journal",
+            types=self.types,
+            caller=self.caller,
+            clock=self.clock,
+            emit=self.signals.append,
+        )
+
+    def ask(self, event: RawEvent, error: BaseException | None = None) -> Wait | Give:
+        return self.judge.judge(event, event.stream, error or ValueError("no"))
+
+    def emitted(self, *kinds: type) -> list[Signal]:
+        return [signal for signal in self.signals if isinstance(signal, kinds)]
+
+
+@pytest.fixture
+def court() -> Iterator[Callable[..., Court]]:
+    courts: list[Court] = []
+
+    def make(policy: Policy, **options: Any) -> Court:
+        courts.append(Court(policy, **options))
+        return courts[-1]
+
+    yield make
+    for each in courts:
+        each.caller.close()
+
+
+def event_at(position: int, data: str = '{"amount":5}', kind: str = "credited") -> RawEvent:
+    stream = f"account-{position}"
+    return RawEvent(position, stream, 1, UUID(int=position), kind, data, "{}", FixedClock().now())
+
+
+class Asked:
+    """An on_error that keeps the failures it was asked about."""
+
+    def __init__(self, *decisions: Decision) -> None:
+        self.failures: list[Failure] = []
+        self._decisions = decisions
+
+    def __call__(self, failure: Failure) -> Decision:
+        self.failures.append(failure)
+        return self._decisions[min(len(self.failures), len(self._decisions)) - 1]
+
+
+# Failures
+
+
+def test_a_failure_tells_everything(court: Callable[..., Court]) -> None:
+    asked = Asked(Skip())
+    here, error = court(Policy(on_error=asked)), ValueError("no")
+    here.judge.judge(event_at(7), "lane", error)
+    (failure,) = asked.failures
+    assert failure.event.data == Credited(5)
+    assert failure.event.id == UUID(int=7)
+    assert failure.error is error
+    assert (failure.position, failure.projection, failure.lane) == (7, "entries", "lane")
+    assert failure.attempt == 1
+    assert failure.first_failed_at == failure.failed_at == here.clock.now()
+
+
+def test_attempts_are_counted_and_the_first_time_is_kept(court: Callable[..., Court]) -> None:
+    asked = Asked(Retry(Backoff.critical()))
+    here = court(Policy(on_error=asked))
+    start = here.clock.now()
+    for _ in range(3):
+        here.ask(event_at(1))
+        here.clock.advance(10)
+    here.ask(event_at(2))
+    assert [failure.attempt for failure in asked.failures] == [1, 2, 3, 1]
+    assert [failure.first_failed_at for failure in asked.failures[:3]] == [start] * 3
+    assert [failure.age_seconds for failure in asked.failures] == [0, 10, 20, 0]
+    record = here.judge.record_of(event_at(1))
+    assert record.attempts == 3
+    assert [attempt.at for attempt in record.history] == [
+        start + timedelta(seconds=seconds) for seconds in (0, 10, 20)
+    ]
+
+
+def test_a_record_ends_when_its_event_is_settled(court: Callable[..., Court]) -> None:
+    here = court(Policy())
+    known = [here.judge.has_records]
+    assert here.judge.settled(event_at(1)) is None
+    here.ask(event_at(1))
+    known.append(here.judge.has_records)
+    record = here.judge.settled(event_at(1))
+    known.append(here.judge.has_records)
+    assert known == [False, True, False]
+    assert record is not None
+    assert record.attempts == 1
+    assert here.judge.record_of(event_at(1)) == Record()
+
+
+def test_a_record_from_the_queue_is_continued(court: Callable[..., Court]) -> None:
+    asked = Asked(Park())
+    here = court(Policy(on_error=asked))
+    first = here.clock.now() - timedelta(hours=1)
+    here.judge.adopt(event_at(1), Record(attempts=4, first_failed_at=first))
+    here.ask(event_at(1))
+    assert asked.failures[0].attempt == 5
+    assert asked.failures[0].age_seconds == 3600
+
+
+def test_history_and_messages_are_bounded(court: Callable[..., Court]) -> None:
+    here = court(Policy())
+    for number in range(MAX_HISTORY + 5):
+        here.ask(event_at(1), ValueError(f"{number}: " + "x" * 100_000))
+    record = here.judge.record_of(event_at(1))
+    assert record.attempts == MAX_HISTORY + 5
+    assert len(record.history) == MAX_HISTORY
+    assert record.history[0].error_message.startswith("5: ")
+    assert len(record.history[0].error_message) < MAX_MESSAGE_CHARACTERS + 100
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "expected"),
+    [
+        ('{"amount":"five"}', "credited", {"amount": "five"}),
+        ('{"other":[1]}', "credited", {"other": [1]}),
+        ("not JSON", "credited", "not JSON"),
+    ],
+)
+def test_a_payload_that_cannot_be_decoded_is_shown_plain(
+    court: Callable[..., Court], data: str, kind: str, expected: object
+) -> None:
+    asked = Asked(Park())
+    court(Policy(on_error=asked)).ask(event_at(1, data, kind))
+    event = asked.failures[0].event
+    assert event.data == expected
+    assert (event.position, event.stream, event.type) == (1, "account-1", "credited")
+    assert event.metadata == {}
+
+
+# Decisions
+
+
+@pytest.mark.parametrize("decision", [Fatal(), Skip(), Park(), Park(retry=Backoff())])
+def test_a_final_decision_is_given_at_once(
+    court: Callable[..., Court], decision: Fatal | Skip | Park
+) -> None:
+    error = ValueError("no")
+    assert court(Policy(on_error=decision)).ask(event_at(1), error) == Give(decision, error)
+
+
+def test_retries_until_they_are_exhausted(court: Callable[..., Court]) -> None:
+    here = court(Policy(on_error=Retry(), backoff=STEADY, exhausted=Park()))
+    error = ValueError("no")
+    verdicts = [here.ask(event_at(1), error) for _ in range(4)]
+    assert verdicts[:2] == [Wait(2, "retry"), Wait(2, "retry")]
+    assert verdicts[2:] == [Give(Park(), error), Give(Park(), error)]
+    assert here.emitted(Retrying) == [Retrying(*NAMES, 1, 2, 2), Retrying(*NAMES, 1, 3, 2)]
+
+
+def test_a_retry_may_have_its_own_backoff_and_end(court: Callable[..., Court]) -> None:
+    own = Retry(Backoff(max_attempts=2, delay_seconds=4, jitter=0), exhausted=Skip())
+    here = court(Policy(on_error=own, backoff=STEADY, exhausted=Park()))
+    error = ValueError("no")
+    assert here.ask(event_at(1)) == Wait(4, "retry")
+    assert here.ask(event_at(1), error) == Give(Skip(), error)
+
+
+def test_on_error_is_asked_again_at_every_attempt(court: Callable[..., Court]) -> None:
+    here = court(Policy(on_error=Asked(Retry(), Skip()), backoff=STEADY))
+    error = ValueError("no")
+    assert here.ask(event_at(1)) == Wait(2, "retry")
+    assert here.ask(event_at(1), error) == Give(Skip(), error)
+
+
+def test_an_event_type_has_its_own_policy(court: Callable[..., Court]) -> None:
+    own = Policy(on_error=Retry(), backoff=STEADY, exhausted=Skip())
+    here = court(Policy(event_types={Credited: own}))
+    error = ValueError("no")
+    assert here.ask(event_at(1)) == Wait(2, "retry")
+    assert here.ask(event_at(2, kind="debited"), error) == Give(Fatal(), error)
+
+
+def test_on_error_may_be_a_coroutine(court: Callable[..., Court]) -> None:
+    async def decide(failure: Failure) -> Decision:
+        return Park()
+
+    error = ValueError("no")
+    assert court(Policy(on_error=decide)).ask(event_at(1), error) == Give(Park(), error)
+
+
+def test_a_schedule_gets_the_failure(court: Callable[..., Court]) -> None:
+    backoff = Backoff(schedule=lambda failure: failure.attempt + 0.5, jitter=0)
+    here = court(Policy(on_error=Retry(backoff)))
+    assert [here.ask(event_at(1)) for _ in range(2)] == [Wait(1.5, "retry"), Wait(2.5, "retry")]
+
+
+# Functions of a policy that fail
+
+
+def raises(failure: Failure) -> Decision:
+    raise KeyError("on_error has a bug")
+
+
+async def raises_later(failure: Failure) -> Decision:
+    raise KeyError("on_error has a bug")
+
+
+def exits(failure: Failure) -> Decision:
+    raise SystemExit("on_error has a bug")
+
+
+@pytest.mark.parametrize("on_error", [raises, raises_later, exits])
+def test_an_on_error_that_raises_is_fatal_and_shows_both_errors(
+    court: Callable[..., Court], on_error: Callable[[Failure], Decision | Awaitable[Decision]]
+) -> None:
+    here = court(Policy(on_error=on_error, exhausted=Park()))
+    verdict = here.ask(event_at(1), ValueError("the handler has one too"))
+    assert isinstance(verdict, Give)
+    assert verdict.decision == Fatal()
+    assert isinstance(verdict.error, Undecided)
+    for text in (str(verdict.error), "".join(traceback.format_exception(verdict.error))):
+        assert "on_error has a bug" in text
+        assert "the handler has one too" in text
+    assert "'entries'" in str(verdict.error)
+    assert here.emitted(Decided) == [Decided(*NAMES, 1, "fatal")]
+
+
+@pytest.mark.parametrize("nonsense", [None, True, "skip", Skip])
+def test_an_on_error_that_returns_nonsense_is_fatal(
+    court: Callable[..., Court], nonsense: Any
+) -> None:
+    verdict = court(Policy(on_error=lambda _: nonsense)).ask(event_at(1), ValueError("no"))
+    assert isinstance(verdict, Give)
+    assert verdict.decision == Fatal()
+    assert isinstance(verdict.error, Undecided)
+    assert f"it returned {nonsense!r}, not a decision" in str(verdict.error)
+    assert "ValueError: no" in str(verdict.error)
+
+
+def test_an_on_error_that_raises_what_it_was_given(court: Callable[..., Court]) -> None:
+    def again(failure: Failure) -> Decision:
+        raise failure.error
+
+    verdict = court(Policy(on_error=again)).ask(event_at(1), ValueError("no"))
+    assert isinstance(verdict, Give)
+    assert verdict.decision == Fatal()
+    assert "ValueError: no" in "".join(traceback.format_exception(verdict.error))
+
+
+def test_a_schedule_that_raises_is_fatal(court: Callable[..., Court]) -> None:
+    def schedule(failure: Failure) -> float:
+        raise KeyError("schedule has a bug")
+
+    here = court(Policy(on_error=Retry(Backoff(schedule=schedule)), exhausted=Park()))
+    verdict = here.ask(event_at(1), ValueError("the handler has one too"))
+    assert isinstance(verdict, Give)
+    assert verdict.decision == Fatal()
+    assert "schedule has a bug" in str(verdict.error)
+    assert "the handler has one too" in str(verdict.error)
+    assert here.emitted(Retrying) == []
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_errors_without_a_text_can_be_judged(court: Callable[..., Court]) -> None:
+    def raise_mute(failure: Failure) -> Decision:
+        raise Mute
+
+    here = court(Policy(on_error=raise_mute))
+    verdict = here.ask(event_at(1), Mute())
+    assert isinstance(verdict, Give)
+    assert "Mute: (its text can't be had: RuntimeError)" in str(verdict.error)
+
+
+# Breaker
+
+
+def test_a_breaker_opens_after_so_many_failures_in_a_row(court: Callable[..., Court]) -> None:
+    asked = Asked(Skip())
+    here = court(Policy(on_error=asked, breaker=Breaker(failures=3, pause_seconds=9)))
+    verdicts = [here.ask(event_at(position)) for position in (1, 2, 3)]
+    assert [type(verdict) for verdict in verdicts] == [Give, Give, Wait]
+    assert verdicts[2] == Wait(9, "breaker")
+    assert len(asked.failures) == 2  # Nothing is skipped or parked while it is open.
+    assert here.ask(event_at(3)) == Wait(9, "breaker")
+    assert here.emitted(BreakerOpened) == [BreakerOpened(*NAMES, 3, 9)] * 2
+    assert here.emitted(Decided)[2:] == [Decided(*NAMES, 3, "breaker")] * 2
+
+
+def test_a_success_closes_the_breaker(court: Callable[..., Court]) -> None:
+    here = court(Policy(on_error=Skip(), breaker=Breaker(failures=2)))
+    assert isinstance(here.ask(event_at(1)), Give)
+    here.judge.succeeded()
+    assert isinstance(here.ask(event_at(2)), Give)
+    assert here.ask(event_at(3)) == Wait(30, "breaker")
+    here.judge.succeeded()
+    assert isinstance(here.ask(event_at(4)), Give)
+    assert len(here.emitted(BreakerOpened)) == 1
+
+
+def test_the_breaker_counts_all_event_types(court: Callable[..., Court]) -> None:
+    policy = Policy(
+        on_error=Skip(),
+        event_types={"debited": Policy(on_error=Park())},
+        breaker=Breaker(failures=2),
+    )
+    here = court(policy)
+    assert isinstance(here.ask(event_at(1)), Give)
+    assert isinstance(here.ask(event_at(2, kind="debited")), Wait)
+
+
+# Budget
+
+
+def test_a_budget_runs_out_and_comes_back(court: Callable[..., Court]) -> None:
+    backoff = Backoff(max_attempts=None, delay_seconds=4, multiplier=1, jitter=0)
+    here = court(
+        Policy(
+            on_error=Retry(backoff),
+            exhausted=Park(),
+            budget=RetryBudget(seconds=10, window_seconds=60),
+        )
+    )
+    error = ValueError("no")
+    assert here.ask(event_at(1)) == Wait(4, "retry")
+    here.clock.advance(30)
+    assert here.ask(event_at(2)) == Wait(4, "retry")
+    assert here.ask(event_at(3), error) == Give(Park(), error)
+    assert len(here.emitted(Retrying)) == 2
+    here.clock.advance(30)  # The first wait is a minute old.
+    assert here.ask(event_at(3)) == Wait(4, "retry")
+    assert here.ask(event_at(3), error) == Give(Park(), error)
+    here.clock.advance(60)
+    assert here.ask(event_at(3)) == Wait(4, "retry")
+
+
+def test_a_wait_that_does_not_fit_the_budget_is_not_begun(court: Callable[..., Court]) -> None:
+    backoff = Backoff(delay_seconds=4, jitter=0)
+    here = court(Policy(on_error=Retry(backoff), exhausted=Skip(), budget=RetryBudget(seconds=3.9)))
+    error = ValueError("no")
+    assert here.ask(event_at(1), error) == Give(Skip(), error)
+
+
+# Signals
+
+
+def test_the_signals_of_a_retry(court: Callable[..., Court]) -> None:
+    here = court(Policy(on_error=Retry(), backoff=STEADY))
+    here.judge.judge(event_at(1), "lane", ValueError("no"))
+    assert here.signals == [
+        Failed(*NAMES, 1, "credited", "lane", 1, "ValueError", "no"),
+        Retrying(*NAMES, 1, 2, 2),
+        Decided(*NAMES, 1, "retry"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("decision", "name"), [(Fatal(), "fatal"), (Skip(), "skip"), (Park(), "park")]
+)
+def test_the_signals_of_a_final_decision(
+    court: Callable[..., Court], decision: Decision, name: str
+) -> None:
+    here = court(Policy(on_error=decision))
+    here.ask(event_at(7), KeyError("no"))
+    assert here.signals == [
+        Failed(*NAMES, 7, "credited", "account-7", 1, "KeyError", "'no'"),
+        Decided(*NAMES, 7, name),
+    ]
+
+
+def test_a_mask_hides_texts_from_signals_and_keeps_them_in_the_record(
+    court: Callable[..., Court],
+) -> None:
+    here = court(Policy(on_error=Park()), mask=True)
+    here.ask(event_at(1), ValueError("card 4711"))
+    (failed,) = here.emitted(Failed)
+    assert isinstance(failed, Failed)
+    assert failed.error == "(masked)"
+    assert here.judge.record_of(event_at(1)).history[0].error_message == "card 4711"
+    assert "4711" not in str(here.signals)

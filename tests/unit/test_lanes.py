@@ -1,0 +1,173 @@
+"""Lanes: what a runner knows of the lanes that are closed."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import Limits
+from holdfast.core.event import RawEvent
+from holdfast.core.lanes import Lanes
+from holdfast.core.queue import Entry, Lane, Record, Status, Waiting
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return AT + timedelta(seconds=seconds)
+
+
+def event_at(position: int, stream: str = "a") -> RawEvent:
+    return RawEvent(position, stream, position, UUID(int=position), "t", "{}", "{}", AT)
+
+
+def entry(
+    position: int,
+    lane: str = "a",
+    status: Status = "dead",
+    next_attempt_at: datetime | None = None,
+) -> Entry:
+    return Entry(event_at(position, lane), lane, status, next_attempt_at=next_attempt_at)
+
+
+def test_no_lane_is_closed() -> None:
+    lanes = Lanes({})
+    assert not lanes
+    assert len(lanes) == 0
+    assert lanes.get("a") is None
+    assert lanes.next_due() is None
+    assert lanes.due(AT) == []
+
+
+def test_what_is_added_counts_at_once_and_stays_when_it_is_committed() -> None:
+    lanes = Lanes({})
+    lanes.add(entry(1, status="failed", next_attempt_at=at(5)))
+    lanes.add(entry(2, status="pending"))
+    assert lanes
+    assert lanes.get("a") == Lane(2, at(5))
+    assert lanes.begun() == {"a": Lane(2, at(5))}
+    lanes.commit()
+    assert lanes.get("a") == Lane(2, at(5))
+    assert lanes.begun() == {}
+
+
+def test_a_roll_back_leaves_what_was_committed() -> None:
+    lanes = Lanes({"a": Lane(3, None)})
+    lanes.add(entry(4, "a", "pending"))
+    lanes.add(entry(5, "b"))
+    assert len(lanes) == 2
+    lanes.roll_back()
+    assert len(lanes) == 1
+    assert lanes.get("a") == Lane(3, None)
+    assert lanes.get("b") is None
+
+
+def test_what_was_skipped_closes_no_lane() -> None:
+    lanes = Lanes({})
+    lanes.add(entry(1, status="skipped"))
+    lanes.add(entry(2, status="resolved"))
+    assert not lanes
+
+
+def test_what_was_in_the_queue_already_is_not_counted_twice() -> None:
+    lanes = Lanes({"a": Lane(1, None)})
+    known, new = entry(1, "a", "pending"), entry(2, "a", "pending")
+    lanes.add(known)
+    lanes.add(new)
+    lanes.discount([known, entry(3, "a", "skipped"), entry(4, "unknown", "pending")])
+    assert lanes.get("a") == Lane(2, None)
+
+
+def test_a_closed_lane_has_at_least_one_event() -> None:
+    lanes = Lanes({})
+    lanes.add(entry(1))
+    lanes.discount([entry(1)])
+    assert lanes.get("a") == Lane(1, None)
+
+
+def test_a_lane_has_room_up_to_its_limit() -> None:
+    lanes = Lanes({"a": Lane(1, None)})
+    limits = Limits(events_per_lane=2, lanes=1)
+    assert lanes.overflow("a", limits) is None
+    lanes.add(entry(2, "a", "pending"))
+    assert "2 events wait in it" in (lanes.overflow("a", limits) or "")
+    assert "Limits.events_per_lane" in (lanes.overflow("a", limits) or "")
+
+
+def test_there_is_room_for_so_many_lanes() -> None:
+    lanes = Lanes({"a": Lane(1, None)})
+    limits = Limits(lanes=2)
+    assert lanes.overflow("b", limits) is None
+    lanes.add(entry(2, "b"))
+    assert lanes.overflow("b", limits) is None
+    assert "2 lanes are closed" in (lanes.overflow("c", limits) or "")
+    assert "Limits.lanes" in (lanes.overflow("c", limits) or "")
+
+
+def test_a_drain_changes_or_opens_a_lane() -> None:
+    lanes = Lanes({"a": Lane(3, AT), "b": Lane(1, AT)})
+    lanes.set("a", Lane(1, None))
+    lanes.set("b", None)
+    lanes.set("never closed", None)
+    assert lanes.get("a") == Lane(1, None)
+    assert lanes.get("b") is None
+    assert len(lanes) == 1
+
+
+def test_due_lanes_come_longest_due_first() -> None:
+    lanes = Lanes(
+        {
+            "late": Lane(1, at(2)),
+            "early": Lane(1, at(1)),
+            "dead": Lane(1, None),
+            "b": Lane(1, at(9)),
+        }
+    )
+    assert lanes.due(at(2)) == ["early", "late"]
+    assert lanes.due(at(0)) == []
+    assert lanes.next_due() == at(1)
+
+
+def test_what_is_begun_is_not_due_before_it_is_committed() -> None:
+    lanes = Lanes({})
+    lanes.add(entry(1, status="failed", next_attempt_at=AT))
+    assert lanes.due(AT) == []
+    lanes.commit()
+    assert lanes.due(AT) == ["a"]
+
+
+def test_a_head_is_due_by_its_status() -> None:
+    def waiting(status: Status, due_at: datetime | None = None) -> Waiting:
+        return Waiting(1, status, due_at, 0, event_at(1), Record())
+
+    assert waiting("pending").is_due(AT)
+    assert waiting("failed").is_due(AT)
+    assert waiting("failed", AT).is_due(AT)
+    assert not waiting("failed", at(1)).is_due(AT)
+    assert not waiting("dead").is_due(AT)
+
+
+names = st.sampled_from("abcd")
+steps = st.lists(st.tuples(st.sampled_from(["add", "commit", "roll back"]), names), max_size=40)
+
+
+@given(steps)
+def test_counts_are_those_of_what_was_committed(steps: list[tuple[str, str]]) -> None:
+    lanes = Lanes({})
+    committed: dict[str, int] = {}
+    begun: dict[str, int] = {}
+    for position, (step, lane) in enumerate(steps, 1):
+        if step == "add":
+            lanes.add(entry(position, lane))
+            begun[lane] = begun.get(lane, committed.get(lane, 0)) + 1
+        elif step == "commit":
+            lanes.commit()
+            committed |= begun
+            begun = {}
+        else:
+            lanes.roll_back()
+            begun = {}
+        expected = committed | begun
+        assert len(lanes) == len(expected)
+        assert {n: known.events for n in "abcd" if (known := lanes.get(n))} == expected

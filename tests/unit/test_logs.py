@@ -1,0 +1,196 @@
+"""Every signal is a log line with a constant text, which every handler can write, and no secret."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from holdfast import (
+    App,
+    Backoff,
+    Event,
+    NewEvent,
+    Park,
+    Policy,
+    Poll,
+    Projection,
+    Retry,
+    Skip,
+    Tx,
+    on,
+)
+from holdfast.core.errors import ProjectionFaulted, StoreUnavailable
+from holdfast.core.ports import Fault
+from holdfast.core.signals import Faulted, Signal
+from holdfast.logs import TEXTS, guarded, log_signal
+
+SIGNALS = get_args(Signal)
+SURROGATE = "card \ud800 refused"
+SECRET = "4111-1111"
+SOON = Backoff.constant(0.001, max_attempts=2)
+
+
+def sample(kind: type, text: str = "x") -> Any:
+    """A signal of a kind, with this text wherever there is one."""
+    fault = Fault("ValueError", text, f"Traceback: {text}", datetime(2026, 1, 1, tzinfo=UTC))
+    values = {str: text, int: 1, float: 0.5, bool: True, Fault: fault}
+    hints = get_type_hints(kind)
+    return kind(**{field.name: values[hints[field.name]] for field in dataclasses.fields(kind)})
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Everything that is logged, by anybody, as a file in UTF-8 has it."""
+    handler = logging.FileHandler(tmp_path / "log", encoding="utf-8")
+    format = "%(levelname)s %(message)s %(holdfast)s"
+    handler.setFormatter(logging.Formatter(format, defaults={"holdfast": ""}))
+    root, ours = logging.getLogger(), logging.getLogger("holdfast")
+    levels = root.level, ours.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    ours.setLevel(logging.DEBUG)
+    yield lambda: (tmp_path / "log").read_text(encoding="utf-8")
+    root.removeHandler(handler)
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+    handler.close()
+
+
+def test_every_signal_has_a_text_of_its_own() -> None:
+    assert {*TEXTS, Faulted} == set(SIGNALS)
+    texts = [text for _, text in TEXTS.values()]
+    assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("kind", SIGNALS, ids=lambda kind: kind.__name__)
+def test_the_text_is_constant_and_the_fields_are_beside_it(
+    kind: type, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="holdfast"):
+        log_signal(sample(kind, "one"))
+        log_signal(sample(kind, "two"))
+    level, text = TEXTS.get(kind, (logging.ERROR, "projection faulted"))
+    records = [record for record in caplog.records if record.levelno == level]
+    assert [record.getMessage().partition(": ")[0] for record in records] == [text, text]
+    assert [record.holdfast["projection"] for record in records] == [  # type: ignore[attr-defined]
+        "one",
+        "two",
+    ]
+
+
+@pytest.mark.parametrize("kind", SIGNALS, ids=lambda kind: kind.__name__)
+def test_text_that_no_encoding_knows_is_logged(
+    kind: type, log: Callable[[], str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    log_signal(sample(kind, SURROGATE))
+    assert "card \\ud800 refused" in log()
+    assert capfd.readouterr().err == ""  # where logging says that it has failed
+
+
+def test_a_fault_with_such_a_text_is_logged(log: Callable[[], str]) -> None:
+    with App("sqlite:///:memory:") as app:
+
+        @app.projection
+        class Cards(Projection):
+            @on("Paid")
+            def paid(self, event: Event[Any], tx: Tx) -> None:
+                raise ValueError(SURROGATE)
+
+        app.journal.append("a", [NewEvent({}, type="Paid")])
+        with pytest.raises(ProjectionFaulted):
+            app.catch_up()
+    assert "ValueError: card \\ud800 refused" in log()
+
+
+def fail(*_: Any) -> Any:
+    raise ValueError(f"card {SECRET} refused")
+
+
+def fail_from_another(*_: Any) -> None:
+    try:
+        fail()
+    except ValueError as error:
+        error.add_note(f"see {SECRET}")
+        raise RuntimeError("no") from error
+
+
+def fail_after_commit(_: Any, tx: Tx) -> None:
+    tx.after_commit(fail)
+
+
+def lose_the_store(*_: Any) -> None:
+    raise StoreUnavailable(f"no {SECRET}")
+
+
+POLICIES = {
+    "fatal": Policy(),
+    "skip": Policy(on_error=Skip()),
+    "park": Policy(on_error=Park()),
+    "retry": Policy(on_error=Retry(), backoff=SOON),
+    "park and retry": Policy(on_error=Park(retry=SOON)),
+    "undecided": Policy(on_error=fail),
+    "fallback": Policy(fallback=fail),
+}
+
+
+@pytest.mark.parametrize("mask", [True, lambda text: text.replace(SECRET, "****")])
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("handle", [fail, fail_from_another, fail_after_commit, lose_the_store])
+def test_a_masked_error_is_in_no_log_record(
+    handle: Callable[..., None], policy: Policy, mask: Any, log: Callable[[], str]
+) -> None:
+    with App("sqlite:///:memory:") as app:
+        _register(app, handle, policy, mask)
+        app.listen(_fail_to_listen)
+        _run(app)
+    assert SECRET not in log()
+    assert "a listener failed" in log()
+
+
+@pytest.mark.parametrize("handle", [fail, fail_from_another, fail_after_commit, lose_the_store])
+def test_without_a_mask_it_is_there(handle: Callable[..., None], log: Callable[[], str]) -> None:
+    with App("sqlite:///:memory:") as app:
+        _register(app, handle, Policy(), False)
+        _run(app)
+    assert SECRET in log()
+
+
+def test_a_listener_that_fails_is_told_without_what_it_was_told(log: Callable[[], str]) -> None:
+    """It may be called while an error is handled, which must not come along with its own."""
+    try:
+        fail()
+    except ValueError:
+        guarded(_fail_to_listen)(sample(Faulted))
+    text = log()
+    assert SECRET not in text
+    assert "a listener failed" in text
+    assert "KeyError: 'inner'" in text
+    assert "LookupError: outer" in text
+
+
+def _register(app: App, handle: Callable[..., None], policy: Policy, mask: Any) -> None:
+    @app.projection(policy=policy, mask=mask, poll=Poll(max_consecutive_failures=2))
+    class Cards(Projection):
+        @on("Paid")
+        def paid(self, event: Event[Any], tx: Tx) -> None:
+            handle(event, tx)
+
+
+def _run(app: App) -> None:
+    app.journal.append("a", [NewEvent({}, type="Paid")])
+    with suppress(ProjectionFaulted):
+        app.catch_up()
+
+
+def _fail_to_listen(signal: Signal) -> None:
+    try:
+        raise KeyError("inner")
+    except KeyError:
+        raise LookupError("outer")  # noqa: B904
