@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from holdfast.core import signals
-from holdfast.core.runner import fault_message
+from holdfast.core.faults import fault_message
 from holdfast.core.signals import Faulted, Listener, Signal
 
 logger = logging.getLogger("holdfast")

@@ -235,7 +235,7 @@ def remove_protection(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     """Takes out of the append what tells readers about positions that may still appear."""
     rows = connection.execute("SELECT pg_get_functiondef('holdfast_append'::regproc)").fetchall()
     ((definition,),) = rows
-    pattern = r"PERFORM pg_advisory_xact_lock_shared\(.*?\n\s*\);"
+    pattern = r"PERFORM\s+pg_advisory_xact_lock_shared\(.*?;"
     without, count = re.subn(pattern, "NULL;", definition, flags=re.DOTALL)
     assert count == 1
     connection.execute(without)

@@ -8,7 +8,7 @@ import os
 import threading
 
 from holdfast import Backoff, Poll
-from holdfast.core import runner
+from holdfast.core import reading
 from holdfast.core.signals import Signal
 from tests.support.worker_app import build_app
 
@@ -41,7 +41,7 @@ def die_with_parent() -> None:
 if URL in os.environ:
     threading.Thread(target=die_with_parent, daemon=True).start()
     if BATCH_EVENTS in os.environ:
-        runner.BATCH_EVENTS = runner.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
+        reading.BATCH_EVENTS = reading.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
     app = build_app(
         os.environ[URL],
         slow_seconds=float(os.environ.get(SLOW_SECONDS, "0")),

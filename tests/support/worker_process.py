@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from holdfast.core import runner
+from holdfast.core import reading
 from tests.support import worker
 from tests.support.postgres import wait_until
 
@@ -26,7 +26,7 @@ class WorkerProcess:
         url: str,
         *options: str,
         slow_seconds: float = 0.0,
-        batch_events: int = runner.BATCH_EVENTS,
+        batch_events: int = reading.BATCH_EVENTS,
         max_failures: int = 0,
         command: Sequence[str] = ("holdfast", "run", "tests.support.worker:app"),
     ) -> None:

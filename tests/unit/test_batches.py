@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from holdfast import DELETE, App, Event, Projection, ProjectionFaulted, TableProjection, Tx, on
-from holdfast.core import apply, folding, runner
+from holdfast.core import apply, folding, reading
 from holdfast.testing.contracts.samples import fetch
 
 STREAMS = 7
@@ -70,7 +70,7 @@ def test_the_rows_are_the_same_whatever_the_limits(
     app: App, limits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in LIMITS[limits].items():
-        owner = next(module for module in (runner, apply, folding) if hasattr(module, name))
+        owner = next(module for module in (reading, apply, folding) if hasattr(module, name))
         monkeypatch.setattr(owner, name, value)
     for n in range(EVENTS):
         app.journal.append(f"s{n % STREAMS}", [Counted(n)])

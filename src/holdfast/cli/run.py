@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import time
 from contextlib import ExitStack, suppress
 from types import FrameType
 
@@ -104,7 +105,11 @@ def _stop(supervisor: Supervisor, stop_seconds: float, *, exit_on_fault: bool) -
     faulted = exit_on_fault and supervisor.faulted
     _say("stopping, because a projection faulted" if faulted else "stopping")
     supervisor.stop()
-    if not supervisor.join(stop_seconds):
+    until = time.monotonic() + stop_seconds
+    # In short steps: a signal may reach another thread, and this one must wake up to see it.
+    while not supervisor.join(min(LOOK_SECONDS, max(0.0, until - time.monotonic()))):
+        if time.monotonic() < until:
+            continue
         hung = ", ".join(runner.definition.name for runner in supervisor.running)
         _say(f"did not stop in {stop_seconds:g} s: {hung}; what they had begun is undone")
         # Their threads may hold locks that an orderly exit would wait for.

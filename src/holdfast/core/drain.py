@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from holdfast.core.engine import Batch, BatchLost, BatchRefused, EventFailed, Unrepeatable
 from holdfast.core.event import RawEvent
@@ -40,15 +41,11 @@ class Drainer:
         """
         stint = self._stint
         limit = 1 if alone else DRAIN_EVENTS
-        waiting = stint.session.lane_items(stint.checkpoint, lane, limit)
+        # One more than is tried, to know what follows.
+        waiting = stint.session.lane_items(stint.checkpoint, lane, limit + 1)
         now = stint.clock.now()
-        due = waiting
-        for index, item in enumerate(waiting):
-            if not item.is_due(now):
-                due = waiting[:index]
-                break
-        follows = None if len(due) == len(waiting) else waiting[len(due)]
-        rest = _Rest(follows, may_be_more=len(waiting) == limit)
+        due = list(takewhile(lambda item: item.is_due(now), waiting))[:limit]
+        rest = waiting[len(due)] if len(due) < len(waiting) else None
         if alone and due:
             alone(due[0].event)
         try:
@@ -61,11 +58,14 @@ class Drainer:
             if cause is None:
                 raise
         # One of them is to blame for all: alone, each shows whether it is the one.
-        return self._alone(lane, due, cause)
+        return self._alone(lane, due, rest, cause)
 
-    def _alone(self, lane: str, due: Sequence[Waiting], cause: BaseException) -> int:
-        head, rest = due[0], _Rest(None, may_be_more=True)
+    def _alone(
+        self, lane: str, due: Sequence[Waiting], rest: Waiting | None, cause: BaseException
+    ) -> int:
+        head = due[0]
         if len(due) > 1:
+            rest = due[1]
             try:
                 return self._commit(lane, [head], rest)
             except Exception as error:
@@ -89,7 +89,7 @@ class Drainer:
         self,
         lane: str,
         due: Sequence[Waiting],
-        rest: _Rest,
+        rest: Waiting | None,
         *,
         singly: bool = False,
         refused: BaseException | None = None,
@@ -119,7 +119,7 @@ class Drainer:
                 if stop is not None or stint.stopping():
                     break
             gone = len(applied) + len(setbacks) - (stop is not None)
-            left = self._left(lane, gone, stop, rest if gone == len(due) else None)
+            left = self._left(lane, gone, stop, rest if gone == len(due) else due[gone])
             with batch.finished() as work:
                 advance = stint.advance(len(applied), None)
                 checkpoint = work.advance(stint.checkpoint, advance)
@@ -165,17 +165,18 @@ class Drainer:
             return Setback(item.id, "failed", record, retries, at), _Stop(at)
         return Setback(item.id, "dead", record, retries, None), _Stop(None)
 
-    def _left(self, lane: str, gone: int, stop: _Stop | None, rest: _Rest | None) -> Lane | None:
-        """What a drain leaves of a lane; None opens it. `rest`: what follows when all are gone."""
+    def _left(
+        self, lane: str, gone: int, stop: _Stop | None, follows: Waiting | None
+    ) -> Lane | None:
+        """What a drain leaves of a lane, of which `follows` is the head now; None opens it."""
+        if follows is None:
+            return None
         known = self._stint.lanes.get(lane)
         events = max(1, (known.events if known else 0) - gone)
+        now = self._stint.clock.now()
         if stop is not None:
             return Lane(events, stop.due_at)
-        if rest is None or (rest.follows is None and rest.may_be_more):
-            return Lane(events, self._stint.clock.now())
-        if rest.follows is not None:
-            return Lane(events, rest.follows.next_attempt_at)
-        return None
+        return Lane(events, now if follows.is_due(now) else follows.next_attempt_at)
 
     def _tell(
         self,
@@ -196,11 +197,3 @@ class Drainer:
                 stint.emit(Died(*stint.names, event.position, event.type, lane))
         if applied or is_open:
             stint.emit(Drained(*stint.names, lane, len(applied), is_open))
-
-
-@dataclass(frozen=True, slots=True)
-class _Rest:
-    """What waits behind the items of a drain: the one that follows, or perhaps more to read."""
-
-    follows: Waiting | None
-    may_be_more: bool

@@ -213,6 +213,9 @@ class Session(Protocol):
     def mark(self, checkpoint: Checkpoint, event: RawEvent) -> None:
         """Notes, durably, that this event is tried alone, in case the process dies of it."""
 
+    def calm(self, checkpoint: Checkpoint) -> None:
+        """Forgets how earlier processes have ended here."""
+
     def note_wait(self, checkpoint: Checkpoint, until: datetime, reason: str) -> None:
         """Notes, durably, why nothing happens until then."""
 

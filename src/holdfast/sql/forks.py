@@ -33,6 +33,10 @@ _ticket: ContextVar[object] = ContextVar("holdfast_forks", default=None)
 """Shows that this code is past the gate. A context, as for turns: asyncio carries it on."""
 
 
+graveyard: list[object] = []
+"""Connections of a parent process, kept so that they are never closed in this one."""
+
+
 def at_fork(
     owner: T, in_child: Callable[[T], None], *, before: Callable[[T], None] | None = None
 ) -> None:

@@ -7,40 +7,28 @@ their own; SQLite's file lock and a busy timeout keep them apart.
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 from weakref import WeakSet
 
 import msgspec
 
-from holdfast.core.errors import ConfigError, HoldfastError, StoreUnavailable
+from holdfast.core.errors import ConfigError, StoreUnavailable
 from holdfast.core.event import RawEvent
-from holdfast.core.ports import Checkpoint, Chunk, Lease, RolledBack, RowChange
+from holdfast.core.ports import Checkpoint, Chunk, Lease
 from holdfast.core.signals import Bell
-from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
+from holdfast.core.table import Column
 from holdfast.sql.database import Row, causes, quote
-from holdfast.sql.forks import at_fork, calls
-from holdfast.sql.queries import query
+from holdfast.sql.forks import at_fork, calls, graveyard
+from holdfast.sql.sqlite_connection import BUSY_SECONDS, SqliteConnection, is_closed
 from holdfast.sql.sqlite_leases import FileLeases, LocalLeases, Watcher
 from holdfast.sql.sqlite_locks import switch_to_wal, writing_process
-from holdfast.sql.sqlite_values import TYPES, decode, encode, encode_key, literal, plain
+from holdfast.sql.sqlite_values import TYPES, encode, literal
 from holdfast.sql.turns import Turns
-
-BUSY_SECONDS = 10.0
-"""How long a writer waits for another process's transaction."""
-
-BUSY_PAUSE_SECONDS = 0.0005
-"""How long it waits between two looks."""
-
-MAX_VARIABLES = 900
-"""SQLite's oldest limit on parameters of a statement is 999."""
 
 OLDEST_SQLITE = (3, 35, 0)
 
@@ -60,9 +48,6 @@ _AWAY = frozenset(
 )
 _REFUSED = frozenset((sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG))
 _WORTH_REOPENING = frozenset((sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
-
-_graveyard: list[sqlite3.Connection | None] = []
-"""Connections of a parent process, kept so that they are never closed in this one."""
 
 
 class SqliteDatabase:
@@ -224,7 +209,7 @@ class SqliteDatabase:
         if self.path is not None:
             # Open only where the fork came from inside a transaction. To close them here could
             # remove the WAL under the parent.
-            _graveyard.extend((*self._readers, self._writer))
+            graveyard.extend((*self._readers, self._writer))
             self._readers, self._writer = [], None
 
     @contextmanager
@@ -237,7 +222,7 @@ class SqliteDatabase:
                 yield self._writer
             except BaseException as error:
                 codes = [getattr(cause, "sqlite_errorcode", 0) or 0 for cause in causes(error)]
-                if self._writer is None or _is_closed(self._writer):
+                if self._writer is None or is_closed(self._writer):
                     self._writer = None
                 elif self.path is not None and any(c & 0xFF in _WORTH_REOPENING for c in codes):
                     with suppress(sqlite3.Error):
@@ -289,240 +274,3 @@ class SqliteDatabase:
             )
         except sqlite3.Error as error:
             raise self.unavailable(error) or error from error
-
-
-class SqliteConnection:
-    """Reads on a connection of its own; inside a transaction, everything on the writer."""
-
-    def __init__(
-        self,
-        database: SqliteDatabase,
-        reader: sqlite3.Connection | None,
-        *,
-        opens: bool = False,
-    ) -> None:
-        self._database, self._reader, self._opens = database, reader, opens
-        self._writer: sqlite3.Connection | None = None
-        database.keep(self)
-
-    @property
-    def raw(self) -> sqlite3.Connection:
-        if self._opens and self._writer is None and self._reader is None:
-            self._reader = self._database.open_reader()
-        raw = self._writer or self._reader
-        assert raw is not None, "outside of a transaction this connection can't be used"
-        return raw
-
-    @property
-    def tx(self) -> SqliteTx:
-        return SqliteTx(self.raw)
-
-    def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
-        with self._translated():
-            adapted = {key: plain(value) for key, value in (params or {}).items()}
-            return self.raw.execute(query(name, "sqlite"), adapted).fetchall()
-
-    def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
-        with self._translated():
-            rows = ({key: plain(value) for key, value in row.items()} for row in params)
-            self.raw.executemany(query(name, "sqlite"), rows)
-
-    def script(self, sql: str) -> None:
-        with self._translated():
-            for statement in _statements(sql):
-                self.raw.execute(statement)
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        with self._database.turn() as writer, self._translated():
-            _begin(writer)
-            self._writer = writer
-            try:
-                yield
-                writer.execute("COMMIT")
-            except BaseException:
-                # In a child that was forked in here it is the parent's to roll back.
-                if self._writer and not _is_closed(writer) and writer.in_transaction:
-                    with suppress(sqlite3.Error):
-                        writer.execute("ROLLBACK")
-                raise
-            finally:
-                self._writer = None
-
-    @contextmanager
-    def handling(self) -> Iterator[SqliteTx]:
-        self.raw.set_authorizer(_forbid_transaction_control)
-        try:
-            yield self.tx
-        except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH:
-                error.add_note(
-                    "The transaction is holdfast's: leave BEGIN, COMMIT and ROLLBACK to it."
-                )
-            raise
-        finally:
-            if not _is_closed(self.raw):
-                self.raw.set_authorizer(None)
-
-    def savepoint(self, *, renewed: bool) -> None:
-        with self._translated():
-            if renewed:
-                self.raw.execute("RELEASE SAVEPOINT holdfast_event")
-            self.raw.execute("SAVEPOINT holdfast_event")
-
-    def undo(self) -> None:
-        self.check_intact()
-        with self._translated():
-            self.raw.execute("ROLLBACK TO SAVEPOINT holdfast_event")
-
-    def interrupt(self) -> None:
-        writer = self._writer
-        if writer is not None:
-            writer.interrupt()
-
-    def check_intact(self) -> None:
-        if _is_closed(self.raw):
-            raise RolledBack("the handler has closed tx.connection, which is not its own")
-        if not self.raw.in_transaction:  # COMMIT is forbidden, so it can't be in.
-            raise RolledBack(
-                "the transaction was rolled back inside the handler; leave ROLLBACK, such as that "
-                "of INSERT OR ROLLBACK, out of it"
-            )
-
-    def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
-        columns = ", ".join(quote(c.name) for c in (*table.columns,)) + f', "{POSITION_COLUMN}"'
-        key = ", ".join(map(quote, table.key))
-        marks = f"({', '.join('?' * len(table.key))})"
-        step = MAX_VARIABLES // len(table.key)
-        found: dict[Key, tuple[Row, int]] = {}
-        with self._translated():
-            for start in range(0, len(keys), step):
-                part = keys[start : start + step]
-                sql = (
-                    f"SELECT {columns} FROM {quote(table.name)} "
-                    f"WHERE ({key}) IN (VALUES {', '.join([marks] * len(part))})"
-                )
-                flat = [v for key_ in part for v in encode_key(table, key_)]
-                for *stored, position in self.raw.execute(sql, flat):
-                    values = tuple(map(decode, table.columns, stored))
-                    found[tuple(values[i] for i in table.key_indexes)] = values, position
-        return found
-
-    def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> int:
-        names = [*(column.name for column in table.columns), POSITION_COLUMN]
-        rest = [name for name in names if name not in table.key]
-        sql = (
-            f"INSERT INTO {quote(table.name)} AS t ({', '.join(map(quote, names))}) "
-            f"VALUES ({', '.join('?' * len(names))}) "
-            f"ON CONFLICT ({', '.join(map(quote, table.key))}) DO UPDATE SET "
-            + ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in rest)
-            + f' WHERE t."{POSITION_COLUMN}" <= excluded."{POSITION_COLUMN}"'
-        )
-        with self._translated():
-            cursor = self.raw.executemany(
-                sql, ([*map(encode, table.columns, row.values), row.position] for row in rows)
-            )
-        return cursor.rowcount
-
-    def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None:
-        where = " AND ".join(f"{quote(name)} = ?" for name in table.key)
-        with self._translated():
-            self.raw.executemany(
-                f"DELETE FROM {quote(table.name)} WHERE {where}",
-                [encode_key(table, key) for key in keys],
-            )
-
-    @property
-    def is_lost(self) -> bool:
-        return False  # There is nobody to lose it to.
-
-    def close(self) -> None:
-        if self._reader is not None:
-            with calls.inside():
-                self.let_go()
-
-    def let_go(self) -> None:
-        """Closes its own reader, which is opened again when it is needed."""
-        if self._opens and self._reader is not None:
-            self._reader.close()
-            self._reader = None
-
-    def forked(self) -> None:
-        _graveyard.extend((self._reader, self._writer))
-        self._reader = self._writer = None
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            with calls.inside():
-                yield
-        except HoldfastError:
-            raise
-        except sqlite3.Error as error:
-            raise self._database.unavailable(error) or error from error
-
-
-class SqliteTx:
-    """The transaction as handlers see it."""
-
-    def __init__(self, raw: sqlite3.Connection) -> None:
-        self.connection = raw
-        self.has_appended = False
-        self.callbacks: list[Callable[[], Any]] = []
-
-    def execute(self, sql: str, params: Any = ()) -> int:
-        return self.connection.execute(sql, params).rowcount
-
-    def executemany(self, sql: str, params: Iterable[Any]) -> None:
-        self.connection.executemany(sql, params)
-
-    def fetch(self, sql: str, params: Any = ()) -> list[Row]:
-        return self.connection.execute(sql, params).fetchall()
-
-    def after_commit(self, callback: Callable[[], Any]) -> None:
-        self.callbacks.append(callback)
-
-
-def _begin(writer: sqlite3.Connection) -> None:
-    """Begins to write. Other processes' writers leave gaps that SQLite's own pauses often miss."""
-    until = time.monotonic() + BUSY_SECONDS
-    writer.execute("PRAGMA busy_timeout = 0")
-    try:
-        while True:
-            try:
-                writer.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                is_busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
-                if not is_busy or time.monotonic() >= until:
-                    raise
-                time.sleep(BUSY_PAUSE_SECONDS)
-    finally:
-        writer.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
-
-
-def _is_closed(raw: sqlite3.Connection) -> bool:
-    try:
-        raw.total_changes  # noqa: B018
-    except sqlite3.ProgrammingError:
-        return True
-    return False
-
-
-def _statements(sql: str) -> Iterator[str]:
-    """Splits a script, because executescript would commit the open transaction."""
-    statement = ""
-    for part in re.split(r"(?<=;)", sql):
-        statement += part
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-    if statement.strip():
-        yield statement
-
-
-def _forbid_transaction_control(
-    action: int, _1: str | None, _2: str | None, _3: str | None, _4: str | None
-) -> int:
-    """A handler that commits would part its rows from the checkpoint."""
-    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK

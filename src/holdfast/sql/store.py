@@ -99,6 +99,10 @@ class SqlSession:
             if not self.connection.run("mark_event", names):
                 raise _changed(self.connection, checkpoint)
 
+    def calm(self, checkpoint: Checkpoint) -> None:
+        with self.connection.transaction():
+            self.connection.run("calm", {"id": checkpoint.id, "epoch": checkpoint.epoch})
+
     def note_wait(self, checkpoint: Checkpoint, until: datetime, reason: str) -> None:
         with self.connection.transaction():
             self.connection.run(

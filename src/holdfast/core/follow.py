@@ -1,0 +1,168 @@
+"""Following a feed: drain what is due, apply what is new, wait for more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from threading import Event as Flag
+
+from holdfast.core.apply import Applier
+from holdfast.core.drain import Drainer
+from holdfast.core.errors import Fenced, HoldfastError
+from holdfast.core.event import RawEvent
+from holdfast.core.lanes import Lanes
+from holdfast.core.ports import Checkpoint, Lease, Revised, Session, Source
+from holdfast.core.reading import Reader
+from holdfast.core.signals import Committed, Paused, Resumed
+from holdfast.core.stint import Stint
+from holdfast.core.suspicion import Suspicion
+
+DRAIN_LANES = 100
+"""Lanes that are drained between two batches."""
+
+
+class PausedHere(HoldfastError):
+    """The projection is paused, and there is nobody to wait for its end."""
+
+
+class Follower:
+    """Follows a feed for one projection, while its lease is held."""
+
+    def __init__(
+        self,
+        stint: Stint,
+        source: Source,
+        lease: Lease,
+        *,
+        suspicion: Suspicion,
+        still_ours: Callable[[Session], Checkpoint],
+        progressed: Callable[[], None],
+        stop: Flag,
+    ) -> None:
+        self._stint, self._source, self._lease = stint, source, lease
+        self._suspicion, self._still_ours, self._progressed = suspicion, still_ours, progressed
+        self._stop = stop
+        self._reader = Reader(source, stop.is_set)
+        self._applier, self._drainer = Applier(stint), Drainer(stint)
+
+    def follow(self, until: int | None) -> bool:
+        """Applies what there is, and what comes; returns when asked to stop.
+
+        With `until`, returns True as soon as that position is reached and no lane is due.
+        """
+        stint = self._stint
+        self._check_head()
+        while not self._stop.is_set():
+            if not self._lease.held:
+                raise Fenced(f"projection {stint.definition.name!r} lost its lease")
+            try:
+                if stint.checkpoint.paused_by is not None:
+                    self._sit_out(str(stint.checkpoint.paused_by), may_wait=until is None)
+                    continue
+                self._drain()
+                read = self._reader.read(stint.checkpoint.position)
+                if read.events:
+                    self._apply(read.events)
+                else:
+                    stint.session.check_epoch(stint.checkpoint)
+            except Revised:
+                self._revise()
+                continue
+            self._progressed()
+            if self._is_arrived(until):
+                return True
+            if read.at_head:
+                self._calm_down(is_idle=not read.events)
+                self._wait(is_busy=bool(read.events) or read.held)
+        return False
+
+    def _calm_down(self, *, is_idle: bool) -> None:
+        """At the head nothing is left that could kill the process."""
+        self._suspicion.at_head()
+        checkpoint = self._stint.checkpoint
+        if is_idle and checkpoint.unclean_ends:
+            # Whoever kills an idle process has nothing against an event.
+            self._stint.session.calm(checkpoint)
+            self._stint.checkpoint = replace(checkpoint, unclean_ends=0)
+
+    def _check_head(self) -> None:
+        checkpoint, head = self._stint.checkpoint, self._source.head()
+        if checkpoint.position > head:
+            raise HoldfastError(
+                f"it has come to position {checkpoint.position}, and feed {checkpoint.feed!r} ends "
+                f"at {head}: has the feed been cut, or restored from an older copy? What was "
+                f"appended since would be passed over; holdfast reset {checkpoint.projection} "
+                "begins again"
+            )
+
+    def _sit_out(self, by: str, *, may_wait: bool) -> None:
+        """Waits while the projection is paused."""
+        stint = self._stint
+        if not may_wait:
+            name = stint.definition.name
+            raise PausedHere(f"it is paused by {by}; holdfast resume {name} lets it go on")
+        stint.emit(Paused(*stint.names, by))
+        with suppress(Revised):
+            while not self._stop.is_set():
+                stint.session.check_epoch(stint.checkpoint)
+                self._source.wait(stint.definition.poll.empty_backoff_seconds)
+        self._revise()
+        if stint.checkpoint.paused_by is None:
+            stint.emit(Resumed(*stint.names))
+
+    def _revise(self) -> None:
+        """A person has changed something: goes on from what there is now."""
+        checkpoint = self._still_ours(self._stint.session)
+        self._stint.revise(checkpoint, read_lanes(self._stint.session, checkpoint))
+
+    def _drain(self) -> None:
+        """Tries the lanes that are due, between batches."""
+        for lane in self._stint.lanes.due(self._stint.clock.now())[:DRAIN_LANES]:
+            if self._stop.is_set():
+                return
+            self._drainer.drain(lane, alone=self._mark if self._suspicion.goes_singly else None)
+
+    def _apply(self, events: Sequence[RawEvent]) -> None:
+        stint = self._stint
+        started, before = stint.clock.monotonic(), stint.checkpoint
+        try:
+            for part in self._suspicion.parts(events):
+                if self._stop.is_set():
+                    break
+                if self._suspicion.goes_singly:
+                    self._mark(part[0])
+                self._applier.apply(part)
+                self._suspicion.tried()
+            self._suspicion.passed()
+        finally:
+            # What precedes an event that stops it is in.
+            position, seconds = stint.checkpoint.position, stint.clock.monotonic() - started
+            if position != before.position:
+                applied = stint.checkpoint.events_processed - before.events_processed
+                stint.emit(Committed(*stint.names, position, applied, seconds))
+
+    def _mark(self, event: RawEvent) -> None:
+        self._stint.session.mark(self._stint.checkpoint, event)
+
+    def _wait(self, *, is_busy: bool) -> None:
+        poll = self._stint.definition.poll
+        seconds = poll.interval_seconds if is_busy else poll.empty_backoff_seconds
+        due_at = self._stint.lanes.next_due()
+        if due_at is not None:
+            left = (due_at - self._stint.clock.now()).total_seconds()
+            seconds = max(0.0, min(seconds, left))
+        if poll.wake:
+            self._source.wait(seconds)
+        else:
+            self._stop.wait(seconds)
+
+    def _is_arrived(self, until: int | None) -> bool:
+        if until is None or self._stint.checkpoint.position < until:
+            return False
+        return not self._stint.lanes.due(self._stint.clock.now())
+
+
+def read_lanes(session: Session, checkpoint: Checkpoint) -> Lanes:
+    """The lanes as the store knows them now."""
+    return Lanes(session.closed_lanes(checkpoint), session.resolved_ahead(checkpoint))

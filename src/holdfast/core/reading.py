@@ -1,0 +1,56 @@
+"""Reading a feed in batches whose memory is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.core.event import RawEvent
+from holdfast.core.ports import Source
+
+CHUNK_EVENTS = 2_000
+"""Events per read."""
+
+BATCH_EVENTS = 10_000
+"""Events per transaction while catching up; when live, what is there."""
+
+BATCH_BYTES = 16 * 2**20
+"""Payload bytes that a batch gathers before it is applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Events to apply together. `at_head`: the feed has no more; `held`: more is not settled."""
+
+    events: list[RawEvent]
+    at_head: bool
+    held: bool
+
+
+class Reader:
+    """Reads batches from a feed."""
+
+    def __init__(self, source: Source, stopping: Callable[[], bool]) -> None:
+        self._source, self._stopping = source, stopping
+        self._mean_event_bytes = 0.0
+
+    def read(self, after: int) -> Read:
+        """The next batch."""
+        events: list[RawEvent] = []
+        size = 0
+        while len(events) < BATCH_EVENTS and size < BATCH_BYTES and not self._stopping():
+            limit = self._chunk_limit()
+            chunk = self._source.read(events[-1].position if events else after, limit)
+            events.extend(chunk.events)
+            chunk_bytes = sum(len(event.data) for event in chunk.events)
+            size += chunk_bytes
+            if chunk.events:
+                self._mean_event_bytes = chunk_bytes / len(chunk.events)
+            if chunk.held or len(chunk.events) < limit:
+                return Read(events, at_head=True, held=chunk.held)
+        return Read(events, at_head=False, held=False)
+
+    def _chunk_limit(self) -> int:
+        """Fewer events at a time when they are large."""
+        fitting = int(BATCH_BYTES / 4 / max(self._mean_event_bytes, 1.0))
+        return max(1, min(CHUNK_EVENTS, fitting))

@@ -1,0 +1,86 @@
+"""Which event is to blame when the store or the process itself fails.
+
+Neither is an event's fault, as a rule. But a store that fails in the same event's handler again and
+again, or a process that dies at it, has met its cause. To be sure, the suspect is tried alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core import reading
+from holdfast.core.engine import StoreFailedAt
+from holdfast.core.errors import StoreConflict
+from holdfast.core.event import RawEvent
+from holdfast.core.failure import ProcessDied
+from holdfast.core.ports import Checkpoint
+
+STRIKES = 3
+"""A handler that loses the connection so often at one event has caused it."""
+
+CONFLICT_STRIKES = 8
+"""The same for deadlocks and serialisation failures, which others may cause."""
+
+UNCLEAN_ENDS = 2
+"""After so many deaths at one checkpoint, events are tried one at a time."""
+
+
+class Suspicion:
+    """What a runner has against events."""
+
+    def __init__(self) -> None:
+        self.blamed: dict[int, BaseException] = {}
+        """Events that have failed by what happened to the store or the process, by position."""
+        self.suspect: RawEvent | None = None
+        self._strikes = 0
+        self._alone_for = 0
+
+    @property
+    def goes_singly(self) -> bool:
+        """Whether each event is tried alone, and marked before."""
+        return self._alone_for > 0
+
+    def begin(self, checkpoint: Checkpoint) -> None:
+        """Draws conclusions from how the last leader has ended."""
+        position = checkpoint.mark_position
+        if position is not None:
+            self.blamed[position] = ProcessDied(
+                "the process ended while it worked on this event, and no other"
+            )
+        if position is not None or checkpoint.unclean_ends >= UNCLEAN_ENDS:
+            self._alone_for = reading.BATCH_EVENTS
+
+    def parts(self, events: Sequence[RawEvent]) -> list[Sequence[RawEvent]]:
+        """What to commit before what: a suspect is set apart."""
+        if self._alone_for:
+            return [[event] for event in events[: self._alone_for]]
+        positions = [event.position for event in events] if self.suspect else []
+        if self.suspect is None or self.suspect.position not in positions:
+            return [events]
+        at = positions.index(self.suspect.position)
+        return [part for part in (events[:at], events[at : at + 1], events[at + 1 :]) if part]
+
+    def tried(self) -> None:
+        """One event was tried alone, and the process lives."""
+        self._alone_for = max(0, self._alone_for - 1)
+
+    def passed(self) -> None:
+        """A batch is in."""
+        self.suspect, self._strikes = None, 0
+
+    def at_head(self) -> None:
+        """There is nothing left that could kill the process."""
+        self._alone_for = 0
+
+    def strike(self, failed: StoreFailedAt) -> None:
+        """The store failed inside a handler. Once is the store; again and again is the event."""
+        known = self.suspect is not None and self.suspect.position == failed.event.position
+        self._strikes = self._strikes + 1 if known else 1
+        self.suspect = failed.event
+        error = failed.error
+        if (error.connection_lost and self._strikes >= STRIKES) or (
+            isinstance(error, StoreConflict) and self._strikes >= CONFLICT_STRIKES
+        ):
+            # Its policy is asked as soon as the store can be reached.
+            self.blamed[failed.event.position] = error
+            self._strikes = 0

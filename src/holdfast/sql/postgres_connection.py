@@ -1,0 +1,220 @@
+"""A connection to PostgreSQL: named statements, rows in bulk, and what handlers get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import msgspec
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from holdfast.core.errors import HoldfastError, StoreUnavailable
+from holdfast.core.ports import RowChange
+from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
+from holdfast.sql.database import Row, quote, transaction_ended
+from holdfast.sql.queries import pyformat, query
+
+if TYPE_CHECKING:
+    from holdfast.sql.postgres import PostgresDatabase
+
+CANCEL_SECONDS = 5.0
+"""How long a request to cancel a statement may take."""
+
+
+class PostgresConnection:
+    """One psycopg connection in autocommit mode."""
+
+    def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Row]) -> None:
+        self._database, self.raw = database, raw
+
+    @property
+    def tx(self) -> PostgresTx:
+        return PostgresTx(self.raw)
+
+    def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
+        with self._translated():
+            cursor = self.raw.execute(
+                pyformat(query(name, "postgres")),
+                params or {},
+                binary=True,
+            )
+            return cursor.fetchall() if cursor.description else []
+
+    def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
+        with self._translated(), self.raw.cursor() as cursor:
+            cursor.executemany(pyformat(query(name, "postgres")), params)
+
+    def script(self, sql: str) -> None:
+        with self._translated():
+            self.raw.execute(sql)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._translated(), self.raw.transaction():
+            yield
+
+    @contextmanager
+    def handling(self) -> Iterator[PostgresTx]:
+        # Lives as long as the transaction, so that another one in its place is noticed.
+        mark = str(uuid4())
+        with self._translated():
+            self.raw.execute("SELECT set_config('holdfast.handling', %s, true)", (mark,))
+        yield self.tx
+        self.check_intact()
+        with self._translated():
+            row = self.raw.execute("SELECT current_setting('holdfast.handling', true)").fetchone()
+        if row != (mark,):
+            raise transaction_ended()
+
+    def savepoint(self, *, renewed: bool) -> None:
+        release = "RELEASE SAVEPOINT holdfast_event; " if renewed else ""
+        with self._translated():
+            self.raw.execute(f"{release}SAVEPOINT holdfast_event")
+
+    def undo(self) -> None:
+        with self._translated():
+            try:
+                self.raw.execute("ROLLBACK TO SAVEPOINT holdfast_event")
+            except (
+                psycopg.errors.InvalidSavepointSpecification,
+                psycopg.errors.NoActiveSqlTransaction,
+            ):
+                raise transaction_ended() from None
+
+    def interrupt(self) -> None:
+        with suppress(psycopg.Error):
+            self.raw.cancel_safe(timeout=CANCEL_SECONDS)
+
+    def check_intact(self) -> None:
+        # COMMIT would answer ROLLBACK without an error if a statement has failed and the error
+        # was swallowed, and do nothing at all if the transaction has been ended.
+        match self.raw.info.transaction_status:
+            case TransactionStatus.INTRANS:
+                return
+            case TransactionStatus.INERROR:
+                raise HoldfastError(
+                    "a statement failed inside the handler and its error was swallowed; PostgreSQL "
+                    "can't go on in this transaction. Let the error pass, or use a savepoint"
+                )
+            case TransactionStatus.UNKNOWN:
+                raise StoreUnavailable("the connection was lost", connection_lost=True)
+            case _:
+                raise transaction_ended()
+
+    def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
+        columns = ", ".join(f"t.{_name(c.name)}" for c in table.columns)
+        parts = [table.columns[i] for i in table.key_indexes]
+        sql = (
+            f'SELECT {columns}, t."{POSITION_COLUMN}" FROM {_name(table.name)} AS t '
+            f"JOIN unnest({', '.join(map(_array, parts))}) "
+            f"AS k ({', '.join(map(_name, table.key))}) "
+            f"ON {' AND '.join(f't.{_name(n)} = k.{_name(n)}' for n in table.key)}"
+        )
+        json_at = [i for i, column in enumerate(table.columns) if column.kind == "JSON"]
+        found: dict[Key, tuple[Row, int]] = {}
+        with self._translated():
+            columns_of_keys = [list(part) for part in zip(*keys, strict=True)]
+            for *stored, position in self.raw.execute(sql, columns_of_keys, binary=True):
+                for i in json_at:
+                    if stored[i] is not None:
+                        stored[i] = _typed(stored[i], table.columns[i])
+                found[tuple(stored[i] for i in table.key_indexes)] = tuple(stored), position
+        return found
+
+    def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> int:
+        names = [*(column.name for column in table.columns), POSITION_COLUMN]
+        rest = [name for name in names if name not in table.key]
+        arrays = [*map(_array, table.columns), "%b::bigint[]"]
+        sql = (
+            f"INSERT INTO {_name(table.name)} AS t ({', '.join(map(_name, names))}) "
+            f"SELECT * FROM unnest({', '.join(arrays)}) "
+            f"ON CONFLICT ({', '.join(map(_name, table.key))}) DO UPDATE SET "
+            + ", ".join(f"{_name(name)} = excluded.{_name(name)}" for name in rest)
+            + f' WHERE t."{POSITION_COLUMN}" <= excluded."{POSITION_COLUMN}"'
+        )
+        values = [list(column) for column in zip(*(row.values for row in rows), strict=True)]
+        with self._translated():
+            return self.raw.execute(sql, [*values, [row.position for row in rows]]).rowcount
+
+    def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None:
+        parts = [table.columns[i] for i in table.key_indexes]
+        names = ", ".join(map(_name, table.key))
+        sql = (
+            f"DELETE FROM {_name(table.name)} WHERE ({names}) IN "
+            f"(SELECT * FROM unnest({', '.join(map(_array, parts))}))"
+        )
+        with self._translated():
+            self.raw.execute(sql, [list(part) for part in zip(*keys, strict=True)])
+
+    @property
+    def is_lost(self) -> bool:
+        return self.raw.closed
+
+    def close(self) -> None:
+        with suppress(psycopg.Error):
+            self.raw.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except psycopg.Error as error:
+            raise self._database.unavailable(error) or error from error
+
+
+class PostgresTx:
+    """The transaction as handlers see it."""
+
+    def __init__(self, raw: psycopg.Connection[Row]) -> None:
+        self.connection = raw
+        self.has_appended = False
+        self.callbacks: list[Callable[[], Any]] = []
+
+    def execute(self, sql: str, params: Any = ()) -> int:
+        return self.connection.execute(sql, params or None).rowcount
+
+    def executemany(self, sql: str, params: Iterable[Any]) -> None:
+        with self.connection.cursor() as cursor:
+            cursor.executemany(sql, params)
+
+    def fetch(self, sql: str, params: Any = ()) -> list[Row]:
+        return self.connection.execute(sql, params or None).fetchall()
+
+    def after_commit(self, callback: Callable[[], Any]) -> None:
+        self.callbacks.append(callback)
+
+
+TYPES = {
+    "str": "text",
+    "int": "bigint",
+    "float": "double precision",
+    "bool": "boolean",
+    "Decimal": "numeric",
+    "date": "date",
+    "datetime": "timestamptz",
+    "UUID": "uuid",
+    "bytes": "bytea",
+    "JSON": "jsonb",
+}
+
+
+def _name(name: str) -> str:
+    """An identifier, quoted for a statement with parameters."""
+    return quote(name).replace("%", "%%")
+
+
+def _typed(value: Any, column: Column) -> Any:
+    """A JSON value as the row type declares it; its keys may be more than text."""
+    return msgspec.convert(value, column.annotation, str_keys=True)
+
+
+def _array(column: Column) -> str:
+    """A parameter that takes a list of the column's values."""
+    if column.kind == "JSON":
+        return "%b::text[]::jsonb[]"
+    return f"%b::{TYPES[column.kind]}[]"

@@ -1,0 +1,149 @@
+"""A runner that was overtaken while it drained a lane changes nothing, whatever it had in hand."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from holdfast import App, Event, QueueSelection
+from holdfast.core.signals import Signal, Started
+from tests.support.lanes import (
+    Fuse,
+    Kind,
+    Poisoned,
+    Stepped,
+    build_lanes_app,
+    check_all_done,
+    check_lanes,
+    take_lease,
+)
+from tests.support.postgres import wait_until
+
+
+class Gate:
+    """Where a runner stands still, and is let go."""
+
+    def __init__(self) -> None:
+        self.reached, self._go = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.reached.set()
+        assert self._go.wait(60)
+
+    def let_go(self) -> None:
+        self._go.set()
+
+
+def park_two(app: App, spoilt: set[int]) -> None:
+    """One that is due, and one behind it."""
+    spoilt.add(1)
+    app.journal.append("lane-1", [Stepped(1, "x"), Stepped(2, "x")])
+    app.catch_up()
+    spoilt.clear()
+    app.queue.requeue(QueueSelection(), by="a person")
+
+
+@contextmanager
+def standing(app: App, gate: Gate) -> Iterator[None]:
+    """The app's runner stands at the gate in this block, and has ended after it."""
+    (runner,) = app.supervise(until=app.journal.head()).runners
+    thread = threading.Thread(target=runner.run)
+    thread.start()
+    try:
+        wait_until(gate.reached.is_set, 30, "the runner to stand still")
+        yield
+    finally:
+        gate.let_go()
+        thread.join()
+
+
+@pytest.mark.parametrize("kind", ["folded", "keyed"])
+@pytest.mark.parametrize("outcome", ["applied", "failed"])
+def test_overtaken_before_its_transaction(store_url: str, kind: Kind, outcome: str) -> None:
+    spoilt: set[int] = set()
+    gate, fuse = Gate(), Fuse()
+
+    def fail(event: Event[Stepped]) -> None:
+        if event.data.number in spoilt:
+            raise Poisoned
+
+    def stand(event: Event[Stepped]) -> None:
+        if not gate.reached.is_set():
+            fuse.set("hold", 1, hold=gate)
+        if outcome == "failed":
+            raise Poisoned
+
+    with (
+        build_lanes_app(store_url, kind, spoil=fail) as app,
+        build_lanes_app(store_url, kind, spoil=stand, fuse=fuse) as zombie,
+    ):
+        park_two(app, spoilt)
+        with standing(zombie, gate):
+            take_lease(store_url)
+            if outcome == "applied":
+                spoilt.add(2)
+            app.catch_up()
+            before = check_lanes(store_url, kind)
+            fuse.clear()
+            outcome = "applied"
+        assert check_lanes(store_url, kind) == before
+        spoilt.clear()
+        app.queue.requeue(QueueSelection(), by="a person")
+        app.catch_up()
+        assert check_all_done(store_url, kind).applied == [1, 2]
+
+
+def test_overtaken_inside_its_transaction(postgres_url: str) -> None:
+    spoilt: set[int] = set()
+    gate, fuse = Gate(), Fuse()
+
+    def fail(event: Event[Stepped]) -> None:
+        if event.data.number in spoilt:
+            raise Poisoned
+
+    with (
+        build_lanes_app(postgres_url, "noted", spoil=fail) as app,
+        build_lanes_app(postgres_url, "noted", fuse=fuse) as zombie,
+    ):
+        park_two(app, spoilt)
+        fuse.set("hold inside", 1, hold=gate)
+        with standing(zombie, gate):
+            take_lease(postgres_url)
+            app.catch_up()
+            before = check_lanes(postgres_url, "noted")
+            assert before.applied == [1, 2]
+        assert check_lanes(postgres_url, "noted") == before
+        assert check_all_done(postgres_url, "noted").applied == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["folded", "noted"])
+@pytest.mark.parametrize("action", ["requeue", "resolve"])
+def test_person_is_faster_than_a_runner_that_parks(store_url: str, kind: Kind, action: str) -> None:
+    """What a runner knew of a lane when it began must not be written over what a person did."""
+    spoilt: set[int] = {1}
+    gate, fuse = Gate(), Fuse()
+
+    def fail(event: Event[Stepped]) -> None:
+        if event.data.number in spoilt:
+            raise Poisoned
+
+    def arm(signal: Signal) -> None:
+        if isinstance(signal, Started) and not gate.reached.is_set():
+            fuse.set("hold", 2, hold=gate)  # After the tables are prepared.
+
+    with (
+        build_lanes_app(store_url, kind, spoil=fail) as app,
+        build_lanes_app(store_url, kind, spoil=fail, fuse=fuse) as other,
+    ):
+        other.listen(arm)
+        app.journal.append("lane-1", [Stepped(1)])
+        app.catch_up()
+        assert check_lanes(store_url, kind).with_status("dead") == [1]
+        app.journal.append("lane-1", [Stepped(2)])
+        app.journal.append("lane-2", [Stepped(3)])  # In hand, and folded, when it is told.
+        with standing(other, gate):
+            spoilt.clear()
+            getattr(app.queue, action)(QueueSelection(), by="a person")
+        found = check_all_done(store_url, kind)
+        assert sorted(found.applied) == ([1, 2, 3] if action == "requeue" else [2, 3])

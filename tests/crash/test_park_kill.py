@@ -1,0 +1,226 @@
+"""kill -9 while events are parked, drained, requeued and resolved: nothing is lost or stranded."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast import App, QueueSelection
+from tests.support import lanes_worker
+from tests.support.lanes import (
+    KIND,
+    KINDS,
+    Found,
+    Kind,
+    Stepped,
+    build_lanes_app,
+    check_all_done,
+    check_lanes,
+)
+from tests.support.lanes_worker import Spoilt
+from tests.support.postgres import PostgresServer, wait_until
+from tests.support.worker_process import WorkerProcess
+
+BACKLOG_EVENTS = 60
+MORE = 6
+"""So many times as many kills, at most, until everything has happened at least once."""
+STREAMS = 4
+FAILURES = ("park", "park", "park and soon", "park and soon", "skip", "retry, then park")
+COMMAND = ("holdfast", "run", "tests.support.lanes_worker:app")
+OPERATOR = ("tests.support.lanes_operator",)
+
+
+@pytest.fixture
+def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spoilt:
+    folder = tmp_path / "spoilt"
+    folder.mkdir()
+    monkeypatch.setenv(lanes_worker.SPOILT, str(folder))
+    return Spoilt(folder)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kind:
+    kind: Kind = request.param
+    monkeypatch.setenv(KIND, kind)
+    return kind
+
+
+def test_killed_while_parking_and_draining(
+    store_url: str, kind: Kind, spoilt: Spoilt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(lanes_worker.SLOW_SECONDS, "0.003")
+    kill_all_the_time(store_url, kind, spoilt, kills=8)
+
+
+@pytest.mark.soak
+def test_killed_while_parking_and_draining_for_long(
+    store_url: str, kind: Kind, spoilt: Spoilt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(lanes_worker.SLOW_SECONDS, "0.003")
+    kill_all_the_time(store_url, kind, spoilt, kills=300)
+
+
+def kill_all_the_time(url: str, kind: Kind, spoilt: Spoilt, *, kills: int) -> None:
+    """A worker and an operator; whoever is killed is replaced, while events go on to fail."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    said: list[str] = []
+    with build_lanes_app(url, kind) as app, ExitStack() as started:
+        app.migrate()
+        if url.startswith("postgresql"):
+            slow_commits(url)
+        history = History(app, url, kind, spoilt, chance)
+        commands = (COMMAND, OPERATOR)
+        crew = [started.enter_context(WorkerProcess(url, command=each)) for each in commands]
+        crew[0].wait_until_said("Committed")
+        done = 0
+        while done < kills or not all(count_words(said).values()):
+            assert done < MORE * kills, f"something has never happened: {count_words(said)}"
+            done += 1
+            history.go_on()
+            victim = 0 if chance.random() < 0.7 else 1
+            crew[victim].wait_until_said("Committed" if victim == 0 else "Ready")
+            history.go_on()
+            time.sleep(chance.uniform(0, 0.1))  # Any moment may be the wrong one.
+            crew[victim].kill()
+            said += crew[victim].lines
+            check_lanes(url, kind)
+            crew[victim] = started.enter_context(WorkerProcess(url, command=commands[victim]))
+        worker, operator = crew
+        operator.kill()
+        spoilt.clear()
+        found = finish(app, url, kind, worker)
+        assert worker.stop() == 0, worker
+    counted = count_words([*said, *worker.lines, *operator.lines])
+    print(f"{done} kills; {counted}; {len(found.applied)} of {len(found.lanes)} applied")
+    assert len(found.applied) + len(found.statuses) == len(found.lanes)
+
+
+def count_words(lines: Sequence[str]) -> dict[str, int]:
+    """How often each of the things has happened that a kill may come between."""
+    words = ("Committed", "Parked", "Drained", "Changed requeue", "Changed resolve")
+    return {word: sum(line.startswith(word) for line in lines) for word in words}
+
+
+class History:
+    """Events that are appended, spoilt and mended while workers come and go."""
+
+    def __init__(
+        self, app: App, url: str, kind: Kind, spoilt: Spoilt, chance: random.Random
+    ) -> None:
+        self._app, self._url, self._kind = app, url, kind
+        self._spoilt, self._chance = spoilt, chance
+        self._numbers = count(1)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """A few more events, some of which fail; some that failed are well again."""
+        chance = self._chance
+        for number in self._spoilt.numbers():
+            if chance.random() < 0.3:
+                del self._spoilt[number]
+        found = check_lanes(self._url, self._kind)
+        if found.head - found.position > BACKLOG_EVENTS:
+            return
+        for _ in range(6):
+            events = [Stepped(next(self._numbers), chance.choice("xyz")) for _ in range(3)]
+            for event in events:
+                if chance.random() < 0.12:
+                    self._spoilt[event.number] = chance.choice(FAILURES)
+            self._app.journal.append(f"lane-{chance.randrange(STREAMS)}", events)
+
+
+def finish(app: App, url: str, kind: Kind, worker: WorkerProcess) -> Found:
+    """Nothing fails any more: waits until the worker has applied all that waits."""
+
+    def is_done() -> bool:
+        assert worker.is_running, worker
+        app.queue.requeue(QueueSelection(), by="the end", limit=10_000)
+        found = check_lanes(url, kind)
+        return found.position == found.head and not found.due_at
+
+    wait_until(is_done, 60, f"all to be applied by {worker!r}")
+    return check_all_done(url, kind)
+
+
+def slow_commits(url: str) -> None:
+    """Holds every transaction that closes, changes or opens a lane for a while in its COMMIT."""
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            """
+            CREATE FUNCTION at_lane() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN PERFORM pg_sleep(0.005); RETURN NULL; END $$;
+            CREATE CONSTRAINT TRIGGER at_lane AFTER INSERT OR UPDATE OR DELETE ON holdfast_lane
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION at_lane()
+            """
+        )
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [("noted", PostgresServer.stop), ("folded", PostgresServer.kill)],
+    indirect=["kind"],
+)
+def test_database_away_parks_nothing(
+    server: PostgresServer, kind: Kind, spoilt: Spoilt, end: Callable[[PostgresServer], None]
+) -> None:
+    database_away(server, kind, end, away_seconds=0.0)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("end", [PostgresServer.stop, PostgresServer.kill])
+def test_database_away_for_long_parks_nothing(
+    server: PostgresServer, kind: Kind, spoilt: Spoilt, end: Callable[[PostgresServer], None]
+) -> None:
+    database_away(server, kind, end, away_seconds=30.0)
+
+
+def database_away(
+    server: PostgresServer,
+    kind: Kind,
+    end: Callable[[PostgresServer], None],
+    *,
+    away_seconds: float,
+) -> None:
+    """The policy would park whatever fails; but no event has failed."""
+    url = server.create_database()
+    numbers = count(1)
+    with build_lanes_app(url, kind) as app:
+
+        def append(events: int) -> None:
+            for n in range(events):
+                app.journal.append(f"lane-{n % STREAMS}", [Stepped(next(numbers), "xyz"[n % 3])])
+
+        append(40)
+        with WorkerProcess(url, command=COMMAND) as worker:
+            for outage in range(1, 3):
+                worker.wait_until_said("Committed", times=outage)
+                append(40)
+                end(server)
+                worker.wait_until_said("PollFailed", times=2 * outage)
+                time.sleep(away_seconds)  # The database is away for so long.
+                server.restart()
+                worker.wait_until_said("PollRecovered", times=outage)
+            wait_until(lambda: is_at_head(url, kind), 60, f"arrival of {worker!r}")
+            assert worker.stop() == 0, worker
+        found = check_all_done(url, kind)
+        assert len(found.applied) == len(found.lanes) == 120
+        assert not found.statuses
+        assert not worker.said("Failed"), worker
+
+
+def is_at_head(url: str, kind: Kind) -> bool:
+    found = check_lanes(url, kind)
+    return found.position == found.head
