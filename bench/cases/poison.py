@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -118,6 +119,7 @@ def _amount(event: Event[Any]) -> int:
 
 
 def _catch_up(app: App, events: int) -> Sample:
+    logging.getLogger("holdfast").setLevel(logging.CRITICAL)
     with closing(app):
         watch = Stopwatch()
         app.catch_up()

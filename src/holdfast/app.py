@@ -223,8 +223,9 @@ class App:
         *,
         timeout_seconds: float = 10.0,
     ) -> None:
-        """Returns when the projection has applied everything up to `position`.
+        """Returns when the projection has passed `position`.
 
+        Everything up to there is applied then, but for what a policy has skipped or parked.
         Raises WaitTimeout when it takes longer, and ProjectionFaulted as soon as it has stopped
         before that position, in whatever process it runs.
         """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from threading import Event as Flag
 
 from holdfast.core.apply import Applier
@@ -73,18 +72,9 @@ class Follower:
             if self._is_arrived(until):
                 return True
             if read.at_head:
-                self._calm_down(is_idle=not read.events)
+                self._suspicion.at_head()
                 self._wait(is_busy=bool(read.events) or read.held)
         return False
-
-    def _calm_down(self, *, is_idle: bool) -> None:
-        """At the head nothing is left that could kill the process."""
-        self._suspicion.at_head()
-        checkpoint = self._stint.checkpoint
-        if is_idle and checkpoint.unclean_ends:
-            # Whoever kills an idle process has nothing against an event.
-            self._stint.session.calm(checkpoint)
-            self._stint.checkpoint = replace(checkpoint, unclean_ends=0)
 
     def _check_head(self) -> None:
         checkpoint, head = self._stint.checkpoint, self._source.head()

@@ -189,10 +189,13 @@ class Session(Protocol):
     def prepare(self, definition: Definition) -> None:
         """Makes the projection's tables fit its definition, or raises SchemaError."""
 
-    def take_over(self, checkpoint: Checkpoint, *, resumed: bool = False) -> Checkpoint:
+    def take_over(
+        self, checkpoint: Checkpoint, *, resumed: bool = False, idle: bool = False
+    ) -> Checkpoint:
         """Raises the epoch, which fences every earlier runner, and marks it running.
 
-        `resumed`: this runner was the last to lead it, and has only lost its connection. Raises
+        `resumed`: this runner was the last to lead it, and has only lost its connection. `idle`:
+        there is nothing to do, so the last leader can't have died of an event. Raises
         ProjectionFaulted where only a reset makes the rows right again.
         """
 
@@ -212,9 +215,6 @@ class Session(Protocol):
 
     def mark(self, checkpoint: Checkpoint, event: RawEvent) -> None:
         """Notes, durably, that this event is tried alone, in case the process dies of it."""
-
-    def calm(self, checkpoint: Checkpoint) -> None:
-        """Forgets how earlier processes have ended here."""
 
     def note_wait(self, checkpoint: Checkpoint, until: datetime, reason: str) -> None:
         """Notes, durably, why nothing happens until then."""

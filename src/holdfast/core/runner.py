@@ -30,6 +30,7 @@ from holdfast.core.faults import fault_message, fault_of
 from holdfast.core.follow import Follower, PausedHere, read_lanes
 from holdfast.core.judge import Give, Judge, Wait
 from holdfast.core.ports import Checkpoint, Clock, Fault, Lease, Leases, Session, Source
+from holdfast.core.queue import MAX_MESSAGE_CHARACTERS, clean
 from holdfast.core.signals import (
     Faulted,
     LeaseLost,
@@ -75,6 +76,7 @@ class Runner:
         self._arrived = False
         self._checkpoint: Checkpoint | None = None
         self._failures = 0
+        self._failing_since = wiring.clock.now()
         self._suspicion = Suspicion()
         self._caller = Caller()
         self._judge = self._new_judge()
@@ -147,7 +149,9 @@ class Runner:
         resumed = self._checkpoint is not None and self._checkpoint.epoch == checkpoint.epoch
         if not resumed:
             self._judge = self._new_judge()
-        self._checkpoint = session.take_over(checkpoint, resumed=resumed)
+        head = self._wiring.open_source(session).head()
+        idle = head <= checkpoint.position and not session.closed_lanes(checkpoint)
+        self._checkpoint = session.take_over(checkpoint, resumed=resumed, idle=idle)
         self._suspicion.begin(self._checkpoint)
         return self._checkpoint
 
@@ -253,7 +257,23 @@ class Runner:
         delay = poll.failure_backoff.delay(self._failures)
         text = self.definition.masked(str(error))
         self._emit(PollFailed(*self._names, self._failures, text, delay))
+        if self._failures == 1:
+            self._failing_since = self._wiring.clock.now()
+        if not error.connection_lost:
+            self._note_failing(error, delay)
         self._stop.wait(delay)
+
+    def _note_failing(self, error: StoreUnavailable, delay_seconds: float) -> None:
+        """Tells those who ask, if the store takes as much as that."""
+        if self._checkpoint is None:
+            return
+        until = self._wiring.clock.now() + timedelta(seconds=delay_seconds)
+        reason = (
+            f"the store, which has failed {self._failures} times in a row since "
+            f"{self._failing_since:%Y-%m-%d %H:%M:%S %Z}: {error}"
+        )
+        with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
+            session.note_wait(self._checkpoint, until, clean(reason, MAX_MESSAGE_CHARACTERS))
 
     def _give_up(self, fault: Fault) -> None:
         """Ends the runner with a fault, written to the store if it can be reached."""

@@ -32,7 +32,7 @@ def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> Pr
     recent = processed_at is not None and (now - processed_at).total_seconds() <= RATE_SECONDS
     since = moment(behind_since)
     waiting_until = moment(until)
-    waits = is_led and waiting_until is not None and waiting_until > now
+    waits = waiting_until is not None and waiting_until > now
     if paused_by is not None:
         state = "paused"
     elif state != "faulted":

@@ -59,8 +59,10 @@ class SqlSession:
     def prepare(self, definition: Definition) -> None:
         prepare_tables(self.database, self.connection, definition)
 
-    def take_over(self, checkpoint: Checkpoint, *, resumed: bool = False) -> Checkpoint:
-        died = not resumed and _has_died(checkpoint)
+    def take_over(
+        self, checkpoint: Checkpoint, *, resumed: bool = False, idle: bool = False
+    ) -> Checkpoint:
+        died = not (resumed or idle) and _has_died(checkpoint)
         names = {"id": checkpoint.id, "leader": _name(), "resumed": resumed, "died": died}
         with self.connection.transaction():
             rows = self.connection.run("take_over", names)
@@ -98,10 +100,6 @@ class SqlSession:
         with self.connection.transaction():
             if not self.connection.run("mark_event", names):
                 raise _changed(self.connection, checkpoint)
-
-    def calm(self, checkpoint: Checkpoint) -> None:
-        with self.connection.transaction():
-            self.connection.run("calm", {"id": checkpoint.id, "epoch": checkpoint.epoch})
 
     def note_wait(self, checkpoint: Checkpoint, until: datetime, reason: str) -> None:
         with self.connection.transaction():
