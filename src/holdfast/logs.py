@@ -74,10 +74,10 @@ def _log(level: int, text: str, signal: Signal) -> None:
 
 
 def _loggable(value: Any) -> Any:
-    """Text that every handler can write, whatever an error says."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    return value
+    """Text that every handler can write, on one line, whatever an error says."""
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
 
 
 def _part(error: BaseException, told_of: BaseException | None) -> None:

@@ -14,7 +14,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from holdfast import App, NewEvent
+from holdfast import App, NewEvent, QueueSelection
 from tests.support.command import Command, Place
 from tests.support.postgres import wait_until
 
@@ -285,6 +285,40 @@ def test_add_lets_a_stopped_projection_go_on(any_place: Place) -> None:
     assert any_place.contents()["ledger"] == [("a", 1), ("b", 4)]
 
 
+def test_the_head_of_a_long_lane_is_named(place: Place) -> None:
+    place.write("bank.py", module("Policy(on_error=Park())"))
+    credit(place, "a", -1, *range(1, 1_001))
+    worker = place.work()
+    place.wait_for(1_001)
+    worker.close()
+    place.ok("queue", "resolve", "bank:app", "1", "--note", "x", "--yes")
+    refused = place.run("queue", "requeue", "bank:app", "1001", "--yes").error
+    assert "item 1001 is pending: it waits behind item 2 (pending)" in refused
+    refused = place.run("queue", "requeue", "bank:app", "2", "--yes").error
+    assert "item 2 is pending: it has not failed, and is tried as soon as" in refused
+
+
+@pytest.mark.parametrize(
+    "table", ["class Ledger(Projection):", "class Ledger(TableProjection[Balance]):"]
+)
+def test_where_a_rewind_would_be_refused_the_advice_is_a_reset(place: Place, table: str) -> None:
+    place.write("bank.py", module("Policy(on_error=Skip())"))
+    credit(place, "a", -1)
+    worker = place.work()
+    place.wait_for(1)
+    worker.close()
+    text = (place.folder / "bank.py").read_text()
+    place.write("bank.py", text.replace("class Ledger(Projection):", table))
+    if "Table" in table:
+        head, _, _ = text.partition("class Ledger(Projection):")
+        place.write(
+            "bank.py", f"{head}{table}\n    @on(Credited)\n    def f(self, row, event): ...\n"
+        )
+    said = place.run("queue", "requeue", "bank:app", "1", "--yes").error
+    assert "build the projection again with holdfast reset ledger" in said
+    assert "rewind" not in said
+
+
 # Pause and rewind
 
 
@@ -369,6 +403,46 @@ def test_explain_closed_lanes(any_place: Place) -> None:
     assert "4 in 2 lanes" in any_place.ok("status", "bank:app").out
     status = any_place.statuses()["ledger"]
     assert (status["closed_lanes"], status["queued_events"]) == (2, 4)
+
+
+def test_explain_a_fault_of_an_event_in_the_queue(closed: Place) -> None:
+    closed.write("bank.py", module("Policy()"))
+    closed.ok("queue", "requeue", "bank:app", "1", "--yes")
+    closed.work().wait_until_said("projection faulted")
+    reasons = explain(closed)
+    fault = reasons["faulted"]
+    assert (fault["fields"]["position"], fault["fields"]["item"]) == (2, 1)
+    assert "To go on without it: holdfast queue resolve 1 --note WHY" in fault["advice"][-1]
+    assert not any("queue add" in line for line in fault["advice"])
+    assert not any("queue requeue" in line for line in fault["advice"])  # It waits for its turn.
+    assert "no other lane" not in reasons["lanes_closed"]["text"]
+    assert "- it stopped at position 2" in closed.ok("explain", "bank:app", "ledger").out
+    done = closed.ok("queue", "resolve", "bank:app", "1", "--note", "refunded", "--yes").out
+    assert done == "resolved 1 item\n"
+    advice = explain(closed)["faulted"]["advice"]
+    assert advice == ["The event is out of the way: start the worker again."]
+    closed.close()
+    mend(closed)
+    closed.work()
+    wait_until(lambda: "faulted" not in explain(closed), WAIT_SECONDS, "the lane to be drained")
+
+
+def test_explain_a_fault_of_an_event_that_was_tried_again_by_itself(any_place: Place) -> None:
+    retry = "Backoff(delay_seconds=600, max_delay_seconds=600)"
+    any_place.write("bank.py", module(f"Policy(on_error=Park(retry={retry}))"))
+    credit(any_place, "a", -1)
+    worker = any_place.work()
+    any_place.wait_for(1)
+    worker.close()
+    any_place.write("bank.py", module("Policy()"))
+    with App(any_place.url) as app:
+        app.queue.mark_retrying(QueueSelection(ids=(1,)), by="me")
+    any_place.work().wait_until_said("projection faulted")
+    fault = explain(any_place)["faulted"]
+    assert fault["fields"]["item_status"] == "failed"
+    assert any("holdfast queue requeue 1" in line for line in fault["advice"])
+    assert any("holdfast queue resolve 1 --note WHY" in line for line in fault["advice"])
+    assert not any("queue add" in line for line in fault["advice"])
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,23 @@ class TestOnPostgres(OnPostgres, FailureContract):
     def check_nothing_is_held(self, app: App) -> None:
         assert fetch(app, OPEN_TRANSACTIONS) == []
 
+    def test_a_transaction_that_was_ended_long_before_is_noticed(self, app: App) -> None:
+        @app.projection
+        class Sums(Projection):
+            tables: ClassVar = {"sums": "CREATE TABLE sums (seen integer)"}
+
+            @on(Counted)
+            def counted(self, event: Event[Any], tx: Tx) -> None:
+                tx.execute("INSERT INTO sums VALUES (%s)", (event.data.n,))
+                if event.data.n == 3:
+                    tx.execute("COMMIT; BEGIN")
+
+        app.journal.append("a", [Counted(n) for n in range(1, 400)])
+        for _ in range(2):
+            with pytest.raises(ProjectionFaulted, match="holdfast reset sums"):
+                app.catch_up()
+        assert fetch(app, "SELECT count(*), count(DISTINCT seen) FROM sums") == [(3, 3)]
+
     @pytest.mark.parametrize("way", ["COMMIT", "COMMIT; BEGIN", "ROLLBACK", "ROLLBACK; BEGIN"])
     def test_no_policy_forgives_a_transaction_that_was_ended(self, app: App, way: str) -> None:
         @app.projection(policy=Policy(on_error=Park()))

@@ -14,6 +14,8 @@ from holdfast import (
     Backoff,
     ConfigError,
     Event,
+    Failure,
+    Fatal,
     HoldfastError,
     Park,
     Policy,
@@ -22,6 +24,8 @@ from holdfast import (
     QueueChange,
     QueueItem,
     QueueSelection,
+    Reason,
+    Retry,
     Skip,
     TableProjection,
     Tx,
@@ -615,3 +619,109 @@ def test_the_audit_is_by_projection_and_the_latest_first(bank: Bank) -> None:
     assert [row.action for row in bank.app.audit(limit=1)] == ["resume"]
     with pytest.raises(ConfigError, match="no projection 'other'"):
         bank.app.audit("other")
+
+
+# Explaining
+
+
+def park_or_stop(failure: Failure) -> Park | Retry | Fatal:
+    """Parks a ValueError, waits for a LookupError, and stops for all others."""
+    if isinstance(failure.error, ValueError):
+        return Park()
+    if isinstance(failure.error, LookupError):
+        return Retry(Backoff(delay_seconds=600, max_delay_seconds=600))
+    return Fatal()
+
+
+def reasons(bank: Bank) -> dict[str, Reason]:
+    return {reason.kind: reason for reason in bank.app.explain("ledger")}
+
+
+def stop_in_the_queue(bank: Bank, *, change: str = "requeue") -> QueueItem:
+    """The head of lane a stops the projection when it is tried from the queue."""
+    bank.broken = {2: ValueError("two")}
+    bank.append("a", 1, 2, 3)
+    bank.app.catch_up()
+    bank.broken = {2: RuntimeError("boom")}
+    bank.clock.advance(1)
+    getattr(bank.app.queue, change)(QueueSelection(lane="a"), by="me")
+    with pytest.raises(ProjectionFaulted):
+        bank.app.catch_up()
+    return bank.app.queue.list()[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"), [("requeue", "pending"), ("mark_retrying", "failed")]
+)
+def test_explain_shows_the_fault_of_an_event_in_the_queue(
+    make: Callable[..., Bank], change: str, status: str
+) -> None:
+    bank = make(policy=Policy(on_error=park_or_stop))
+    item = stop_in_the_queue(bank, change=change)
+    found = reasons(bank)
+    assert list(found) == ["faulted", "no_worker", "lanes_closed", "nothing_to_do"]
+    fault = found["faulted"]
+    assert fault.text.startswith("it stopped at position 2, 'Counted' event")
+    assert fault.text.endswith("RuntimeError: boom")
+    fields = fault.fields
+    assert (fields["position"], fields["item"]) == (2, item.id)
+    assert (fields["item_status"], item.status) == (status, status)
+
+
+def test_explain_shows_it_until_a_worker_runs_though_the_event_is_resolved(
+    make: Callable[..., Bank],
+) -> None:
+    bank = make(policy=Policy(on_error=park_or_stop))
+    item = stop_in_the_queue(bank)
+    bank.app.queue.resolve(QueueSelection(ids=(item.id,)), by="me")
+    assert reasons(bank)["faulted"].fields["item_status"] == "resolved"
+    bank.app.queue.purge(QueueSelection(ids=(item.id,)), by="me")
+    assert reasons(bank)["faulted"].fields["item"] is None
+    bank.app.catch_up()
+    assert list(reasons(bank)) == ["no_worker", "nothing_to_do"]
+
+
+@pytest.mark.parametrize("change", ["requeue", "mark_retrying", "resolve"])
+def test_explain_shows_no_fault_that_was_passed_by_hand(
+    make: Callable[..., Bank], change: str
+) -> None:
+    bank = make(policy=Policy.fatal())
+    bank.broken = {1: ValueError("one")}
+    bank.append("a", 1, 2)
+    with pytest.raises(ProjectionFaulted):
+        bank.app.catch_up()
+    assert reasons(bank)["faulted"].fields["item"] is None
+    bank.clock.advance(1)
+    item = bank.app.queue.add("ledger", 1, by="me")
+    assert "faulted" not in reasons(bank)
+    getattr(bank.app.queue, change)(QueueSelection(ids=(item.id,)), by="me")
+    assert "faulted" not in reasons(bank)
+
+
+def test_explain_says_whether_other_lanes_go_on(make: Callable[..., Bank]) -> None:
+    bank = make(policy=Policy(on_error=park_or_stop))
+    bank.broken = {2: ValueError("two"), 5: LookupError("five"), 6: RuntimeError("six")}
+    bank.append("a", 1, 2, 3)
+
+    def others_go_on() -> bool:
+        return "no other lane is held up" in reasons(bank)["lanes_closed"].text
+
+    with bank.app.running():
+        bank.app.wait_for("ledger", 3)
+        assert others_go_on()
+        bank.app.pause("ledger", by="me")
+        assert not others_go_on()
+        bank.app.resume("ledger", by="me")
+        assert others_go_on()
+        bank.append("b", 5)
+        wait_until(lambda: "waiting" in reasons(bank), WAIT_SECONDS, "a retry")
+        assert not others_go_on()
+    bank.broken = {2: ValueError("two"), 6: RuntimeError("six")}
+    bank.append("b", 6)
+    with pytest.raises(ProjectionFaulted):
+        bank.app.catch_up()
+    assert "faulted" in reasons(bank)
+    assert not others_go_on()
+    bank.app.pause("ledger", by="me")
+    assert {"paused", "faulted"} <= reasons(bank).keys()
+    assert not others_go_on()

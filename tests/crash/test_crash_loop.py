@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import App, QueueItem, QueueSelection
-from holdfast.core.suspicion import UNCLEAN_ENDS
+from holdfast.core.suspicion import MARKED_DEATHS, UNCLEAN_ENDS
 from tests.support import lanes_worker
 from tests.support.lanes import KIND, Kind, Stepped, build_lanes_app, check_all_done, check_lanes
 from tests.support.lanes_worker import Spoilt
@@ -22,8 +22,8 @@ COMMAND = ("holdfast", "run", "tests.support.lanes_worker:app")
 KILLER = 10
 EVENTS = 20
 MAX_STARTS = 10
-DEATHS = UNCLEAN_ENDS + 1
-"""Two that say that something is wrong, and one that says what."""
+DEATHS = UNCLEAN_ENDS + MARKED_DEATHS
+"""Two that say that something is wrong, and two that say what."""
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -189,3 +190,16 @@ def test_nothing_is_left_behind(caller: Caller) -> None:
         with pytest.raises(Refused):
             caller.call_within(LONG_SECONDS, never, refuse)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("seconds", [None, 60.0])
+def test_anything_that_can_be_awaited_is_awaited(caller: Caller, seconds: float | None) -> None:
+    class Later:
+        def __await__(self) -> Generator[Any, None, str]:
+            yield from asyncio.sleep(0).__await__()
+            return "done"
+
+    if seconds is None:
+        assert caller.call(Later) == "done"
+    else:
+        assert caller.call_within(seconds, never, Later) == "done"

@@ -10,6 +10,7 @@ import pytest
 from holdfast import App, Event, NewEvent, Projection, ProjectionFaulted, Tx, on
 from holdfast.cli.http import Answer, livez, readyz
 from holdfast.core.supervisor import Supervisor
+from holdfast.metrics import catalogue
 from holdfast.metrics.gauges import Gauges
 
 
@@ -83,3 +84,23 @@ def test_a_fault_that_the_database_does_not_know_is_known_too(app: App) -> None:
     supervisor.runners[1].crash(MemoryError())
     not_ready = {"ready": False, "database": "ok", "faulted": ["easy"]}
     assert said(readyz(Gauges(app), supervisor)) == (503, not_ready)
+
+
+def test_a_pause_hides_no_fault(app: App) -> None:
+    supervisor = app.supervise()
+    app.pause("easy", by="anna")
+    assert said(readyz(Gauges(app), supervisor))[0] == 200
+    app.resume("easy", by="anna")
+    app.journal.append("a", [NewEvent({}, type="Bad")])
+    with pytest.raises(ProjectionFaulted):
+        app.catch_up()
+    app.pause("picky", by="anna")
+    not_ready = {"ready": False, "database": "ok", "faulted": ["picky"]}
+    assert said(readyz(Gauges(app), supervisor)) == (503, not_ready)
+    states = Gauges(app).read()[catalogue.STATE]
+    assert {state for (name, _, state), value in states.items() if name == "picky" and value} == {
+        "paused",
+        "faulted",
+    }
+    app.reset("picky")
+    assert said(readyz(Gauges(app), supervisor))[0] == 200

@@ -33,6 +33,7 @@ from holdfast.logs import TEXTS, guarded, log_signal
 
 SIGNALS = get_args(Signal)
 SURROGATE = "card \ud800 refused"
+UNRULY = "one\r\ntwo\x1b[31m\x00\x85\u2028"
 SECRET = "4111-1111"
 SOON = Backoff.constant(0.001, max_attempts=2)
 
@@ -92,6 +93,19 @@ def test_text_that_no_encoding_knows_is_logged(
     log_signal(sample(kind, SURROGATE))
     assert "card \\ud800 refused" in log()
     assert capfd.readouterr().err == ""  # where logging says that it has failed
+
+
+@pytest.mark.parametrize("kind", SIGNALS, ids=lambda kind: kind.__name__)
+def test_a_signal_is_one_line_whatever_its_texts_hold(kind: type, log: Callable[[], str]) -> None:
+    log_signal(sample(kind, UNRULY))
+    text = log()
+    told = ["ERROR projection faulted", "DEBUG projection faulted"]
+    if kind is not Faulted:
+        level, constant = TEXTS[kind]
+        told = [f"{logging.getLevelName(level)} {constant}"]
+    assert [line.partition(": ")[0] for line in text.splitlines()] == told
+    assert "one\\r\\ntwo\\x1b[31m\\x00\\x85\\u2028" in text
+    assert all(line.isprintable() for line in text.splitlines())
 
 
 def test_a_fault_with_such_a_text_is_logged(log: Callable[[], str]) -> None:

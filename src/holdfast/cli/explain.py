@@ -12,6 +12,7 @@ from holdfast.app import App
 from holdfast.cli.apps import takes_app
 from holdfast.cli.output import json_option, one_line, plural, print_json, shown
 from holdfast.core.errors import StoreUnavailable
+from holdfast.core.queue import OUTSTANDING
 from holdfast.sql.explain import Reason
 
 ERROR_CHARACTERS = 200
@@ -101,12 +102,30 @@ def _mend(projection: str, fields: dict[str, Any]) -> Iterator[str]:
         yield "Its handler ended the transaction, so the rows may not be what the checkpoint says."
         yield f"Mend the handler, then build it again: holdfast reset {projection}"
         return
+    if fields["is_passed"]:
+        yield from _mend_item(fields["item"], fields["item_status"])
+        return
     yield "Everything before that is committed. Mend the cause, then start the worker again."
     if fields["position"] is not None:
         yield (
             "To go on without the event for now: holdfast queue add "
             f"{projection} --position {fields['position']}, then start the worker again"
         )
+
+
+def _mend_item(item: int, status: str) -> Iterator[str]:
+    """What to do about an event that is in the queue, or was."""
+    if status not in OUTSTANDING:
+        yield "The event is out of the way: start the worker again."
+        return
+    yield f"The event is item {item} of the queue, and is tried as soon as a worker runs it."
+    yield f"Look: holdfast queue show {item}. Mend the cause, then start the worker again."
+    if status == "failed":
+        yield f"To have its attempts begin again at 1: holdfast queue requeue {item}"
+    yield (
+        f"To go on without it: holdfast queue resolve {item} --note WHY, then start the worker "
+        "again"
+    )
 
 
 def _open(heads: list[dict[str, Any]]) -> Iterator[str]:

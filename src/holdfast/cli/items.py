@@ -10,14 +10,13 @@ import msgspec
 
 from holdfast.app import App
 from holdfast.cli.output import one_line, redacted, shown
+from holdfast.core.projection import Projection
 from holdfast.core.queue import OUTSTANDING, QueueCount, QueueItem, QueueSelection
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 ERROR_CHARACTERS = 120
-HEAD_SEARCH = 1_000
-"""So many items of a lane are looked at to find its head."""
 
 LONG_FIELDS = ("data", "metadata", "error_stacktrace", "history")
 COLOURS = {"dead": "bold red", "failed": "red", "skipped": "yellow", "resolved": "green"}
@@ -135,18 +134,14 @@ def why_left_alone(app: App, action: str, item: QueueItem) -> str:
             return f"{name}: what still waits is never deleted; requeue or resolve it first"
         if item.status == "processing":
             return f"{name}: it is tried just now; look again when that has ended"
-        if item.status == "pending" and action != "resolve":
-            return f"{name}: {_turn(app, item)}"
-        return (
-            f"{name}, and {item.projection} has not come to position {item.position} yet; wait "
-            "until it has passed it"
-        )
+        return f"{name}: {_turn(app, item)}"
     if action == "resolve" or item.status == "resolved":
         return f"{name}, by {item.resolved_by}: what is over does not come back"
+    rewind = f"go back with holdfast rewind {item.projection} --to first-skip, or "
     return (
-        f"{name}: events behind it were applied without it. To apply it in its place, go back "
-        f"with holdfast rewind {item.projection} --to first-skip, or build the projection again "
-        f"with holdfast reset {item.projection}"
+        f"{name}: events behind it were applied without it. To apply it in its place, "
+        f"{rewind if _can_be_rewound(app, item.projection) else ''}"
+        f"build the projection again with holdfast reset {item.projection}"
     )
 
 
@@ -159,19 +154,24 @@ def duration(seconds: float) -> str:
 
 
 def _turn(app: App, item: QueueItem) -> str:
-    selection = QueueSelection(projection=item.projection, lane=item.lane)
-    found = app.queue.list(selection, limit=HEAD_SEARCH)
-    head = min(
-        (other for other in found if other.status in OUTSTANDING),
-        key=lambda other: other.position,
-        default=item,
-    )
+    selections = [
+        QueueSelection(projection=item.projection, lane=item.lane, status=status)
+        for status in OUTSTANDING
+    ]
+    oldest = [other for selection in selections for other in app.queue.list(selection, limit=1)]
+    head = min(oldest, key=lambda other: other.position, default=item)
     if head.id == item.id:
         return "it has not failed, and is tried as soon as a worker runs"
     return (
         f"it waits behind item {head.id} ({head.status}), the head of its lane {item.lane!r}; "
         f"holdfast queue show {head.id} says why. Requeue or resolve that one, and this one follows"
     )
+
+
+def _can_be_rewound(app: App, projection: str) -> bool:
+    definitions = [runner.definition for runner in app.supervise().runners]
+    instances = [each.instance for each in definitions if each.name == projection]
+    return any(isinstance(one, Projection) and one.replayable for one in instances)
 
 
 def _next(item: QueueItem, now: datetime) -> str:

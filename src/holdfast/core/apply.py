@@ -18,10 +18,7 @@ from holdfast.core.judge import Give
 from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.queue import Entry
 from holdfast.core.signals import Died, Parked, Queued, Skipped
-from holdfast.core.stint import Halted, Stint
-
-SLICE_SECONDS = 1.0
-"""A transaction ends after the event that exceeds this, so that slow handlers don't hold locks."""
+from holdfast.core.stint import SLICE_SECONDS, Halted, Stint
 
 
 class Applier:
@@ -46,7 +43,7 @@ class Applier:
         try:
             try:
                 return self._commit(events, singly=False)
-            except Unrepeatable:
+            except (Unrepeatable, BatchRefused):
                 return self._commit(events, singly=True)
         except BatchLost as lost:
             error = lost.error
@@ -109,10 +106,11 @@ class Applier:
         if stint.lanes.is_resolved(event):
             return None
         if stint.lanes and stint.definition.handles(event.type):
-            lane = batch.lane_of(event)
-            if stint.lanes.get(lane) is not None:
-                self._check_room(event, lane)
-                return Entry(event, lane, "pending")
+            # The stream's own lane is closed when an event's lane could not be computed.
+            for lane in (batch.lane_of(event), event.stream):
+                if stint.lanes.get(lane) is not None:
+                    self._check_room(event, lane)
+                    return Entry(event, lane, "pending")
         ruling = self._rulings.get(event.position)
         if ruling is None:
             try:

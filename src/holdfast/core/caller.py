@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
+from inspect import isawaitable
 from types import CoroutineType
 from typing import Any
 
@@ -21,7 +22,9 @@ class Caller:
 
     def call(self, function: Function, *args: Any) -> Any:
         result = function(*args)
-        return self._run(result) if isinstance(result, CoroutineType) else result
+        if isinstance(result, CoroutineType):
+            return self._run(result)
+        return self._run(_awaited(result)) if isawaitable(result) else result
 
     def call_within(
         self, seconds: float, interrupt: Callable[[], None], function: Function, *args: Any
@@ -38,7 +41,7 @@ class Caller:
         timer.start()
         try:
             result = function(*args)
-            if isinstance(result, CoroutineType):
+            if isawaitable(result):
                 result = self._run(_within(result, until - time.monotonic(), late))
         except BaseException as error:
             if error is late or time.monotonic() < until:
@@ -62,7 +65,11 @@ class Caller:
         return self._loop.run(coroutine, context=copy_context())
 
 
-async def _within(coroutine: Coroutine[Any, Any, Any], seconds: float, late: TimeoutError) -> Any:
+async def _awaited(result: Awaitable[Any]) -> Any:
+    return await result
+
+
+async def _within(coroutine: Awaitable[Any], seconds: float, late: TimeoutError) -> Any:
     limit = asyncio.timeout(max(0.0, seconds))
     try:
         async with limit:

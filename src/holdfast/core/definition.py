@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.core.codec import EventTypes, is_event_class
-from holdfast.core.errors import ConfigError
+from holdfast.core.errors import AppendError, ConfigError
 from holdfast.core.event import RawEvent, check_stream
 from holdfast.core.policy import Policy
 from holdfast.core.poll import Poll
@@ -78,15 +78,28 @@ class Definition:
 
 
 def lane_of(definition: Definition, types: EventTypes, event: RawEvent) -> str:
-    """The lane whose order an event belongs to; its stream, where that can't be computed."""
+    """The lane whose order an event belongs to; its stream, where that can't be computed.
+
+    Raises ConfigError if `lane` returns what can't be a lane's name.
+    """
     instance = definition.instance
-    try:
-        if isinstance(instance, Projection):
-            if type(instance).lane is Projection.lane:
-                return event.stream
-            return check_stream(instance.lane(types.decode(event)))
-        if type(instance).key is TableProjection.key or definition.table is None:
+    if isinstance(instance, Projection):
+        if type(instance).lane is Projection.lane:
             return event.stream
+        try:
+            lane = instance.lane(types.decode(event))
+        except Exception:
+            return event.stream
+        try:
+            return check_stream(lane)
+        except AppendError as error:
+            raise ConfigError(
+                f"projection {definition.name!r}: lane() returned {lane!r} for event {event.id}; a "
+                f"lane is a text like a stream's name: {error}"
+            ) from error
+    if type(instance).key is TableProjection.key or definition.table is None:
+        return event.stream
+    try:
         key = instance.key(types.decode(event))
         return lane_text(definition.table.check_key(key if isinstance(key, tuple) else (key,)))
     except Exception:

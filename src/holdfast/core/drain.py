@@ -13,10 +13,13 @@ from holdfast.core.judge import Give
 from holdfast.core.policy import Skip
 from holdfast.core.queue import Lane, Setback, Waiting
 from holdfast.core.signals import Died, Drained, Skipped
-from holdfast.core.stint import Halted, Stint
+from holdfast.core.stint import SLICE_SECONDS, Halted, Stint
 
-DRAIN_EVENTS = 500
+DRAIN_EVENTS = 100
 """Events of a lane that are tried in one transaction."""
+
+LOOK_AGAIN = timedelta(seconds=1)
+"""How long a lane waits for another one to open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Drainer:
         try:
             try:
                 return self._commit(lane, due, rest)
-            except Unrepeatable:
+            except (Unrepeatable, BatchRefused):
                 return self._commit(lane, due, rest, singly=True)
         except Exception as error:
             cause = self._cause(error)
@@ -98,12 +101,16 @@ class Drainer:
         applied: list[Waiting] = []
         setbacks: list[Setback] = []
         stop: _Stop | None = None
+        until = stint.clock.monotonic() + SLICE_SECONDS
         events = [item.event for item in due]
         with (
             stint.transaction(),
             stint.engine.batch(stint.checkpoint, events, again=True, singly=singly) as batch,
         ):
             for item in due:
+                if self._belongs_behind(batch, lane, item):
+                    stop = _Stop(stint.clock.now() + LOOK_AGAIN)
+                    break
                 try:
                     if refused is not None:
                         raise EventFailed(item.event, refused)
@@ -116,9 +123,9 @@ class Drainer:
                         setbacks.append(setback)
                 else:
                     applied.append(item)
-                if stop is not None or stint.stopping():
+                if stop is not None or stint.stopping() or stint.clock.monotonic() >= until:
                     break
-            gone = len(applied) + len(setbacks) - (stop is not None)
+            gone = len(applied) + sum(setback.status == "skipped" for setback in setbacks)
             left = self._left(lane, gone, stop, rest if gone == len(due) else due[gone])
             with batch.finished() as work:
                 advance = stint.advance(len(applied), None)
@@ -136,6 +143,11 @@ class Drainer:
         if stop is not None and stop.halted is not None:
             raise stop.halted
         return len(applied)
+
+    def _belongs_behind(self, batch: Batch, lane: str, item: Waiting) -> bool:
+        """Whether a mended event turns out to belong to another lane, which is closed."""
+        own = batch.lane_of(item.event)
+        return own != lane and self._stint.lanes.get(own) is not None
 
     def _set_back(
         self, batch: Batch, lane: str, item: Waiting, error: BaseException

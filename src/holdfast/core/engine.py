@@ -52,8 +52,8 @@ class Batch(Protocol):
     def lane_of(self, event: RawEvent) -> str:
         """The lane whose order the event belongs to."""
 
-    def apply(self, event: RawEvent, instead: Function | None = None) -> None:
-        """Applies one event, by its handler or by `instead`.
+    def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
+        """Applies one event, by its handler or by `instead`; False if there is nothing to do.
 
         Raises EventFailed with no trace of the event left: the batch can go on.
         """
@@ -70,8 +70,8 @@ class Engine(Protocol):
     ) -> AbstractContextManager[Batch]:
         """Events to be applied in one transaction.
 
-        `again`: they come from the queue, which knows that they are not applied. `singly`: what
-        has been applied is never done again, whatever that costs.
+        `again`: they come from the queue, which knows that they are not applied. `singly`: every
+        event is undone, and its values are checked, by itself, whatever that costs.
         """
 
     def committed(self) -> Sequence[Function]:

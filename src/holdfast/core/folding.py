@@ -61,9 +61,9 @@ class TableEngine:
         events: Sequence[RawEvent],
         *,
         again: bool,
-        singly: bool,  # noqa: ARG002
+        singly: bool,
     ) -> Iterator[TableBatch]:
-        batch = TableBatch(self, again=again)
+        batch = TableBatch(self, again=again, singly=singly)
         if self.by_stream:
             # The keys are known beforehand, so that no event lives longer than its turn.
             handles = self.calls.definition.handles
@@ -88,7 +88,11 @@ class TableEngine:
     def written(self) -> Iterator[Work]:
         """The transaction, with the changed rows in it."""
         try:
-            writes = [self._change(key, c) for key, c in self.changed.items() if c.row is not None]
+            writes = [
+                self.change(key, c.row, c.position)
+                for key, c in self.changed.items()
+                if c.row is not None
+            ]
         except ValueError as error:
             raise BatchRefused from error
         deletes = [key for key, c in self.changed.items() if c.row is None and c.stored]
@@ -121,22 +125,23 @@ class TableEngine:
             else:
                 self.rows[key] = _CachedRow(None, 0, stored=False)
 
-    def _change(self, key: Key, cached: _CachedRow) -> RowChange:
+    def change(self, key: Key, row: Any, position: int) -> RowChange:
         """The row as it is written; raises ValueError if it can't be."""
-        values = self.table.values(cached.row)
+        values = self.table.values(row)
         if tuple([values[i] for i in self.table.key_indexes]) != key:
             raise ValueError(
                 f"a handler changed the key of row {key!r} of table {self.table.name!r}; return "
                 "DELETE instead, and let key() choose the row"
             )
-        return RowChange(values, cached.position)
+        return RowChange(values, position)
 
 
 class TableBatch:
     """Events being folded into rows."""
 
-    def __init__(self, engine: TableEngine, *, again: bool) -> None:
-        self._engine, self._table, self._again = engine, engine.table, again
+    def __init__(self, engine: TableEngine, *, again: bool, singly: bool) -> None:
+        self._engine, self._table = engine, engine.table
+        self._again, self._singly = again, singly
         self._decoded: dict[int, _Decoded | EventFailed | StoreFailedAt | Exception | None] = {}
 
     def decode(self, events: Sequence[RawEvent]) -> set[Key]:
@@ -159,7 +164,7 @@ class TableBatch:
         item = self._decoded.get(event.position)
         return lane_text(item[1]) if isinstance(item, tuple) else event.stream
 
-    def apply(self, event: RawEvent, instead: Function | None = None) -> None:
+    def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
         calls = self._engine.calls
         try:
             if self._engine.by_stream:
@@ -169,13 +174,15 @@ class TableBatch:
                 if isinstance(found, Exception):
                     raise found
                 item = found
-            if item is not None:
-                handler, key, decoded = item
-                self._fold(instead or handler, key, decoded)
+            if item is None:
+                return False
+            handler, key, decoded = item
+            self._fold(instead or handler, key, decoded)
         except (EventFailed, StoreFailedAt):
             raise
         except BaseException as error:
             raise calls.blamed(event, error) from error
+        return True
 
     def finished(self) -> AbstractContextManager[Work]:
         return self._engine.written()
@@ -188,10 +195,14 @@ class TableBatch:
         row = self._table.new_row(key) if cached.row is None else cached.row
         try:
             result = self._engine.calls.call(event.type, handler, row, event)
-            cached.row = self._changed(row, result)
+            changed = self._changed(row, result)
+            if self._singly and changed is not None:
+                self._engine.change(key, changed, event.position)
         except BaseException:
-            cached.row = None if before is None else self._table.restored(before)
+            if before is not None:
+                self._table.restore(row, before)
             raise
+        cached.row = changed
         cached.position = max(cached.position, event.position)
         self._engine.changed[key] = cached
 

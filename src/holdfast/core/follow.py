@@ -15,7 +15,7 @@ from holdfast.core.ports import Checkpoint, Lease, Revised, Session, Source
 from holdfast.core.reading import Reader
 from holdfast.core.signals import Committed, Paused, Resumed
 from holdfast.core.stint import Stint
-from holdfast.core.suspicion import Suspicion
+from holdfast.core.suspicion import SINGLE_EVENTS, Suspicion, solitude
 
 DRAIN_LANES = 100
 """Lanes that are drained between two batches."""
@@ -111,7 +111,15 @@ class Follower:
         for lane in self._stint.lanes.due(self._stint.clock.now())[:DRAIN_LANES]:
             if self._stop.is_set():
                 return
-            self._drainer.drain(lane, alone=self._mark if self._suspicion.goes_singly else None)
+            if not self._suspicion.goes_singly:
+                with solitude.shared():
+                    self._drainer.drain(lane)
+                continue
+            for _ in range(SINGLE_EVENTS):
+                with solitude.alone():
+                    drained = self._drainer.drain(lane, alone=self._mark)
+                if not drained or self._stop.is_set():
+                    break
 
     def _apply(self, events: Sequence[RawEvent]) -> None:
         stint = self._stint
@@ -121,9 +129,13 @@ class Follower:
                 if self._stop.is_set():
                     break
                 if self._suspicion.goes_singly:
-                    self._mark(part[0])
-                self._applier.apply(part)
-                self._suspicion.tried()
+                    with solitude.alone():
+                        self._mark(part[0])
+                        self._applier.apply(part)
+                    self._suspicion.tried()
+                else:
+                    with solitude.shared():
+                        self._applier.apply(part)
             self._suspicion.passed()
         finally:
             # What precedes an event that stops it is in.

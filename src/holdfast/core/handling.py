@@ -7,13 +7,15 @@ that had succeeded are done again. Groups shrink when events fail, and grow whil
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 from holdfast.core.caller import Caller, Function
 from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
-from holdfast.core.engine import BatchLost, Calls, EventFailed, Unrepeatable
+from holdfast.core.engine import BatchLost, Calls, EventFailed, StoreFailedAt, Unrepeatable
+from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, HandlerTx, RolledBack, Session, Work
 
@@ -70,14 +72,14 @@ class HandlerBatch:
         self._callbacks = 0
         self._has_savepoint = False
 
-    def apply(self, event: RawEvent, instead: Function | None = None) -> None:
+    def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
         handler = instead
         try:
             handler = handler or self._calls.definition.handler_of(event.type)
         except Exception as error:
             raise EventFailed(event, error) from error
         if handler is None:
-            return
+            return False
         if not self._has_savepoint or len(self._group) >= self._size:
             self._next_group()
         try:
@@ -89,8 +91,12 @@ class HandlerBatch:
                     self._undo()
                 except RolledBack:
                     raise BatchLost(event, error) from error
+            elif isinstance(failed, StoreFailedAt) and not failed.error.connection_lost:
+                with suppress(RolledBack, StoreUnavailable):
+                    self._work.undo()  # Says so if a handler has ended the transaction.
             raise failed from error
         self._group.append((event, handler))
+        return True
 
     @contextmanager
     def finished(self) -> Iterator[Work]:
@@ -98,7 +104,11 @@ class HandlerBatch:
         yield self._work
 
     def _call(self, event: RawEvent, handler: Function) -> None:
-        self._calls.call(event.type, handler, self._calls.types.decode(event), self._tx)
+        tx = EventTx(self._tx)
+        try:
+            self._calls.call(event.type, handler, self._calls.types.decode(event), tx)
+        finally:
+            tx.end()
         self._work.check_intact()
 
     def _next_group(self) -> None:
@@ -124,3 +134,48 @@ class HandlerBatch:
             self._work.savepoint()
             self._group.clear()
             self._callbacks = len(self._tx.callbacks)
+
+
+class EventTx:
+    """The transaction for the time of one event's handler.
+
+    A thread or a task that lives on must not write into the next event's part.
+    """
+
+    __slots__ = ("_tx",)
+
+    def __init__(self, tx: HandlerTx) -> None:
+        self._tx: HandlerTx | None = tx
+
+    def end(self) -> None:
+        self._tx = None
+
+    @property
+    def connection(self) -> Any:
+        return self._open().connection
+
+    def execute(self, sql: str, params: Any = ()) -> int:
+        return self._open().execute(sql, params)
+
+    def executemany(self, sql: str, params: Iterable[Any]) -> None:
+        self._open().executemany(sql, params)
+
+    def fetch(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
+        return self._open().fetch(sql, params)
+
+    def after_commit(self, callback: Function) -> None:
+        self._open().after_commit(callback)
+
+    def appends(self) -> Any:
+        """The connection for an append that joins the transaction."""
+        tx = self._open()
+        tx.has_appended = True
+        return tx.connection
+
+    def _open(self) -> HandlerTx:
+        if self._tx is None:
+            raise HoldfastError(
+                "this tx has ended with its handler; what a thread or a task does later needs a "
+                "connection of its own"
+            )
+        return self._tx

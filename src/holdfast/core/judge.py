@@ -60,6 +60,7 @@ class Judge:
         self._definition, self._names = definition, (definition.name, feed)
         self._types, self._caller, self._clock, self._emit = types, caller, clock, emit
         self._records: dict[int, Record] = {}
+        self._pending: dict[int, Wait] = {}
         self._in_a_row = 0
         self._waits: deque[tuple[float, float]] = deque()
 
@@ -76,11 +77,26 @@ class Judge:
         """Whether events have failed that are neither applied nor in the queue."""
         return bool(self._records)
 
+    def last_error(self, event: RawEvent) -> str | None:
+        """The type of the error that an event has failed with last."""
+        history = self.record_of(event).history
+        return history[-1].error_type if history else None
+
     def renew(self, event: RawEvent, error: BaseException) -> None:
         """More is known about the last failed attempt."""
         record = self.record_of(event)
         last = attempt_of(error, record.history[-1].at)
         self._records[event.position] = replace(record, history=(*record.history[:-1], last))
+
+    def pending(self, event: RawEvent) -> Wait | None:
+        """What is left of the wait before the event's next attempt."""
+        return self._pending.get(event.position)
+
+    def waited(self, event: RawEvent, seconds: float) -> None:
+        """So many seconds of an event's wait are over."""
+        wait = self._pending.pop(event.position, None)
+        if wait is not None and wait.seconds > seconds:
+            self._pending[event.position] = replace(wait, seconds=wait.seconds - seconds)
 
     def succeeded(self) -> None:
         """An event was applied: failures before and after it are not in a row."""
@@ -88,6 +104,7 @@ class Judge:
 
     def settled(self, event: RawEvent) -> Record | None:
         """The event needs no more decisions; returns its record, if it had failed."""
+        self._pending.pop(event.position, None)
         return self._records.pop(event.position, None)
 
     def judge(self, event: RawEvent, lane: str, error: BaseException) -> Verdict:
@@ -107,6 +124,8 @@ class Judge:
             )
         )
         verdict = self._verdict(failure)
+        if isinstance(verdict, Wait):
+            self._pending[event.position] = verdict
         decided = verdict.reason if isinstance(verdict, Wait) else _name(verdict.decision)
         self._emit(Decided(*self._names, event.position, decided))
         return verdict

@@ -195,8 +195,9 @@ class Session(Protocol):
         """Raises the epoch, which fences every earlier runner, and marks it running.
 
         `resumed`: this runner was the last to lead it, and has only lost its connection. `idle`:
-        there is nothing to do, so the last leader can't have died of an event. Raises
-        ProjectionFaulted where only a reset makes the rows right again.
+        there is nothing to do, so the last leader can't have died of an event. What is not known to
+        have ended well counts as a death. Raises ProjectionFaulted where only a reset makes the
+        rows right again.
         """
 
     def check_epoch(self, checkpoint: Checkpoint) -> None:
@@ -216,8 +217,10 @@ class Session(Protocol):
     def mark(self, checkpoint: Checkpoint, event: RawEvent) -> None:
         """Notes, durably, that this event is tried alone, in case the process dies of it."""
 
-    def note_wait(self, checkpoint: Checkpoint, until: datetime, reason: str) -> None:
-        """Notes, durably, why nothing happens until then."""
+    def note_wait(
+        self, checkpoint: Checkpoint, until: datetime, reason: str, *, keep_mark: bool
+    ) -> None:
+        """Notes, durably, why nothing happens until then. `keep_mark`: nothing was tried."""
 
     def release(self, checkpoint: Checkpoint) -> None:
         """Marks the projection stopped, unless another runner has taken over."""

@@ -18,6 +18,10 @@ BATCH_BYTES = 16 * 2**20
 """Payload bytes that a batch gathers before it is applied."""
 
 
+FIRST_GUESS_BYTES = 16_384.0
+"""How large an event is taken to be before one was read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """Events to apply together. `at_head`: the feed has no more; `held`: more is not settled."""
@@ -32,7 +36,7 @@ class Reader:
 
     def __init__(self, source: Source, stopping: Callable[[], bool]) -> None:
         self._source, self._stopping = source, stopping
-        self._mean_event_bytes = 0.0
+        self._mean_event_bytes = FIRST_GUESS_BYTES
 
     def read(self, after: int) -> Read:
         """The next batch."""

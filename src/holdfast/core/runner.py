@@ -26,12 +26,15 @@ from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
 from holdfast.core.engine import StoreFailedAt
 from holdfast.core.errors import Fenced, HoldfastError, ProjectionFaulted, StoreUnavailable
+from holdfast.core.event import RawEvent
+from holdfast.core.failure import ProcessDied
 from holdfast.core.faults import fault_message, fault_of
 from holdfast.core.follow import Follower, PausedHere, read_lanes
 from holdfast.core.judge import Give, Judge, Wait
 from holdfast.core.ports import Checkpoint, Clock, Fault, Lease, Leases, Session, Source
 from holdfast.core.queue import MAX_MESSAGE_CHARACTERS, clean
 from holdfast.core.signals import (
+    LANE_SIGNALS,
     Faulted,
     LeaseLost,
     PollFailed,
@@ -77,6 +80,7 @@ class Runner:
         self._checkpoint: Checkpoint | None = None
         self._failures = 0
         self._failing_since = wiring.clock.now()
+        self._waits_for: RawEvent | None = None
         self._suspicion = Suspicion()
         self._caller = Caller()
         self._judge = self._new_judge()
@@ -159,6 +163,8 @@ class Runner:
         """Waits; ends early when asked to stop, or when a person has changed something."""
         left = wait.seconds
         while not self._stop.wait(min(left, LOOK_SECONDS)):
+            if self._waits_for is not None:
+                self._judge.waited(self._waits_for, min(left, LOOK_SECONDS))
             left -= LOOK_SECONDS
             if not lease.held:
                 raise Fenced(f"projection {self.definition.name!r} lost its lease")
@@ -232,8 +238,9 @@ class Runner:
         what = "a retry of" if verdict.reason == "retry" else "the circuit breaker, then"
         until = self._wiring.clock.now() + timedelta(seconds=verdict.seconds)
         reason = f"{what} event {event.id} ({event.type!r}) at position {event.position}"
-        session.note_wait(stint.checkpoint, until, reason)
-        self._checkpoint = stint.checkpoint
+        died = self._judge.last_error(event) == ProcessDied.__name__
+        session.note_wait(stint.checkpoint, until, reason, keep_mark=died)
+        self._checkpoint, self._waits_for = stint.checkpoint, event
         return verdict
 
     # Failing
@@ -273,7 +280,8 @@ class Runner:
             f"{self._failing_since:%Y-%m-%d %H:%M:%S %Z}: {error}"
         )
         with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
-            session.note_wait(self._checkpoint, until, clean(reason, MAX_MESSAGE_CHARACTERS))
+            reason = clean(reason, MAX_MESSAGE_CHARACTERS)
+            session.note_wait(self._checkpoint, until, reason, keep_mark=True)
 
     def _give_up(self, fault: Fault) -> None:
         """Ends the runner with a fault, written to the store if it can be reached."""
@@ -302,4 +310,6 @@ class Runner:
         return self.definition.name, self._wiring.feed
 
     def _emit(self, signal: Signal) -> None:
+        if self.definition.mask is not None and isinstance(signal, LANE_SIGNALS):
+            signal = replace(signal, lane="(masked)")  # A key may be taken from the payload.
         self._wiring.signals.emit(signal)

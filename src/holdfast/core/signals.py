@@ -235,6 +235,9 @@ Signal = (
     | Resumed
     | Faulted
 )
+LANE_SIGNALS = (Failed, Skipped, Parked, Queued, Died, Drained)
+"""Those that name a lane."""
+
 Listener = Callable[[Signal], None]
 
 

@@ -21,6 +21,9 @@ from holdfast.core.ports import Advance, Checkpoint, Clock, Session
 from holdfast.core.queue import text_of
 from holdfast.core.signals import CallbackFailed, Recovered, Signal
 
+SLICE_SECONDS = 1.0
+"""A transaction ends after the event that exceeds this, so that slow handlers don't hold locks."""
+
 
 class Halted(Exception):
     """An event can't be passed now; everything before it is committed."""
@@ -76,10 +79,13 @@ class Stint:
 
     def attempt(self, batch: Batch, event: RawEvent) -> None:
         """Tries one event; raises EventFailed."""
+        wait = self.judge.pending(event)
+        if wait is not None:
+            raise Halted(event, wait)
         if event.position in self._blamed:
             raise EventFailed(event, self._blamed[event.position])
-        batch.apply(event)
-        self.judge.succeeded()
+        if batch.apply(event):
+            self.judge.succeeded()
 
     def rule(
         self, event: RawEvent, lane: str, error: BaseException, batch: Batch | None = None

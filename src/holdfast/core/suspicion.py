@@ -6,7 +6,9 @@ again, or a process that dies at it, has met its cause. To be sure, the suspect 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from holdfast.core import reading
 from holdfast.core.engine import StoreFailedAt
@@ -23,6 +25,60 @@ CONFLICT_STRIKES = 8
 
 UNCLEAN_ENDS = 2
 """After so many deaths at one checkpoint, events are tried one at a time."""
+
+
+MARKED_DEATHS = 2
+"""After so many deaths while one event was tried alone, that event is to blame."""
+
+SINGLE_EVENTS = 100
+"""Events that are tried alone before lanes are looked at again."""
+
+
+class Solitude:
+    """Whether anything else is done in this process while one event is tried alone.
+
+    Batches go side by side. An event that may kill the process has it to itself, so that a death
+    can only be its own, and not that of another projection's event.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._batches = 0
+        self._alone = self._waiting = 0
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """The time of a batch."""
+        with self._changed:
+            self._changed.wait_for(lambda: not (self._alone or self._waiting))
+            self._batches += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._batches -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """The time of one event that is suspect."""
+        with self._changed:
+            self._waiting += 1
+            try:
+                self._changed.wait_for(lambda: not (self._alone or self._batches))
+            finally:
+                self._waiting -= 1
+            self._alone += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone -= 1
+                self._changed.notify_all()
+
+
+solitude = Solitude()
+"""One for all projections of a process."""
 
 
 class Suspicion:
@@ -43,7 +99,7 @@ class Suspicion:
     def begin(self, checkpoint: Checkpoint) -> None:
         """Draws conclusions from how the last leader has ended."""
         position = checkpoint.mark_position
-        if position is not None:
+        if position is not None and checkpoint.mark_attempts >= MARKED_DEATHS:
             self.blamed[position] = ProcessDied(
                 "the process ended while it worked on this event, and no other"
             )
@@ -53,7 +109,7 @@ class Suspicion:
     def parts(self, events: Sequence[RawEvent]) -> list[Sequence[RawEvent]]:
         """What to commit before what: a suspect is set apart."""
         if self._alone_for:
-            return [[event] for event in events[: self._alone_for]]
+            return [[event] for event in events[: min(self._alone_for, SINGLE_EVENTS)]]
         positions = [event.position for event in events] if self.suspect else []
         if self.suspect is None or self.suspect.position not in positions:
             return [events]

@@ -112,16 +112,14 @@ class TableSpec:
             values[index] = msgspec.json.encode(values[index])
         return values
 
-    def restored(self, snapshot: list[Any]) -> Any:
-        """The row that a snapshot was taken of."""
-        values = list(snapshot)
-        for index in self.json_indexes:
-            if values[index] == b"null":
-                values[index] = None
-            else:
-                annotation = self.columns[index].annotation
-                values[index] = msgspec.json.decode(values[index], type=annotation)
-        return self.row(values)
+    def restore(self, row: Any, snapshot: list[Any]) -> None:
+        """Puts a row back to where a snapshot was taken of it."""
+        for index, column in enumerate(self.columns):
+            value = snapshot[index]
+            if index in self.json_indexes:
+                is_none = value == b"null"
+                value = None if is_none else msgspec.json.decode(value, type=column.annotation)
+            object.__setattr__(row, column.name, value)
 
     def check_key(self, key: Key) -> Key:
         """The key as it is stored, so that equal keys meet in one row."""

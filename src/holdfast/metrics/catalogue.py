@@ -87,7 +87,7 @@ STATE = Metric(
     "runner.state",
     "gauge",
     "1",
-    "1 for the state that the projection is in, 0 for the others.",
+    "1 for the state that the projection is in, and for faulted also while it is paused; else 0.",
     (*WHOSE, "state"),
 )
 

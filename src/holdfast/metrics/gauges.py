@@ -83,8 +83,16 @@ def measure(app: Measured) -> Values:
         values[catalogue.LAG_EVENTS][whose] = status.lag_events
         values[catalogue.LAG_TIME][whose] = status.lag_seconds
         values[catalogue.QUEUE_AGE][whose] = ages[status.projection]
+        states = {status.state, "faulted"} if _is_faulted(status) else {status.state}
         for state in STATES:
-            values[catalogue.STATE][*whose, state] = float(state == status.state)
+            values[catalogue.STATE][*whose, state] = float(state in states)
         for name in STATUSES:
             values[catalogue.QUEUE_ITEMS][*whose, name] = items[status.projection, name]
     return values
+
+
+def _is_faulted(status: ProjectionStatus) -> bool:
+    """Whether it has stopped at an error, though a pause may be what its state shows."""
+    if status.state == "paused":
+        return status.last_error is not None and status.leader is None
+    return status.state == "faulted"

@@ -7,11 +7,13 @@ how much is left to do.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
 from holdfast.core.ports import Clock
+from holdfast.core.queue import Status
 from holdfast.core.status import ProjectionStatus
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.statuses import read_status
@@ -44,7 +46,7 @@ def explain(database: Database, clock: Clock, projection: str, feed: str) -> lis
             return [*_never_ran(int(connection.run("head")[0][0]))]
         return [
             *_paused(status),
-            *_faulted(status),
+            *_faulted(connection, status),
             *_no_worker(status),
             *_waiting(status),
             *_held(database, connection, status),
@@ -79,12 +81,13 @@ def _paused(status: ProjectionStatus) -> Iterator[Reason]:
     )
 
 
-def _faulted(status: ProjectionStatus) -> Iterator[Reason]:
+def _faulted(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
     error = status.last_error
     if error is None or status.leader is not None:
         return
-    if error.position is not None and error.position <= status.position:
-        return  # It is in the queue by now.
+    item, item_status, queued_at = _item_of(connection, status, error.position)
+    if item_status == "dead" or (queued_at is not None and queued_at > error.at):
+        return  # A person has parked it: what stops the projection is always left to be tried.
     where = "" if error.position is None else f" at position {error.position:,}"
     what = "" if error.event_type is None else f", {error.event_type!r} event {error.event_id}"
     yield Reason(
@@ -95,12 +98,27 @@ def _faulted(status: ProjectionStatus) -> Iterator[Reason]:
             "position": error.position,
             "event_id": error.event_id,
             "event_type": error.event_type,
+            "item": item,
+            "item_status": item_status,
+            "is_passed": error.position is not None and error.position <= status.position,
             "error_type": error.type,
             "error_message": error.message,
             "error_stacktrace": error.stacktrace,
             "needs_reset": status.needs_reset,
         },
     )
+
+
+def _item_of(
+    connection: Connection, status: ProjectionStatus, position: int | None
+) -> tuple[int | None, Status | None, datetime | None]:
+    """The id and status of an event in the queue, and since when it is there."""
+    if position is None or position > status.position:
+        return None, None, None
+    names = {"projection": status.projection, "feed": status.feed, "position": position}
+    for id_, item_status, created_at in connection.run("item_of_fault", names):
+        return id_, item_status, moment(created_at)
+    return None, None, None
 
 
 def _no_worker(status: ProjectionStatus) -> Iterator[Reason]:
@@ -176,11 +194,13 @@ def _lanes_closed(connection: Connection, status: ProjectionStatus) -> Iterator[
         ) in connection.run("lane_heads", names)
     ]  # fmt: skip
     lanes, events = status.closed_lanes, status.queued_events
+    others_go_on = status.state == "running" and status.waiting_until is None
     yield Reason(
         kind="lanes_closed",
         text=(
             f"{lanes:,} {'lane is' if lanes == 1 else 'lanes are'} closed, with {events:,} "
-            f"{'event' if events == 1 else 'events'} in the queue; no other lane is held up"
+            f"{'event' if events == 1 else 'events'} in the queue"
+            + ("; no other lane is held up" if others_go_on else "")
         ),
         fields={"lanes": lanes, "events": events, "heads": heads},
     )

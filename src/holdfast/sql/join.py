@@ -20,8 +20,7 @@ Run = Callable[[str, Mapping[str, Any]], list[Row]]
 RunAsync = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
 
 _CLASSES = {
-    ("holdfast", "SqliteTx"): "tx",
-    ("holdfast", "PostgresTx"): "tx",
+    ("holdfast", "EventTx"): "tx",
     ("sqlite3", "Connection"): "sqlite3",
     ("psycopg", "Connection"): "psycopg",
     ("psycopg", "AsyncConnection"): "psycopg async",
@@ -41,8 +40,7 @@ def joined(connection: Any, database: Database) -> Run:
     """A function that runs our named statements inside the caller's transaction."""
     match _library(connection):
         case "tx":
-            connection.has_appended = True
-            return joined(connection.connection, database)
+            return joined(connection.appends(), database)
         case "sqlite3":
             plain = _sqlite3(connection, database)
         case "psycopg":

@@ -72,7 +72,10 @@ class PostgresConnection:
     def savepoint(self, *, renewed: bool) -> None:
         release = "RELEASE SAVEPOINT holdfast_event; " if renewed else ""
         with self._translated():
-            self.raw.execute(f"{release}SAVEPOINT holdfast_event")
+            try:
+                self.raw.execute(f"{release}SAVEPOINT holdfast_event")
+            except psycopg.errors.InvalidSavepointSpecification:
+                raise transaction_ended() from None
 
     def undo(self) -> None:
         with self._translated():

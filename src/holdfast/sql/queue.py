@@ -41,6 +41,10 @@ ACTIONS: dict[str, tuple[Status, ...]] = {
 """What each action is for. Nothing outstanding is deleted, nothing that is over comes back."""
 
 
+AT_ONCE = datetime(2000, 1, 1, tzinfo=UTC)
+"""Due, whatever the clocks of this host and of the worker's say."""
+
+
 class Queue:
     """What waits, was skipped or resolved, of all projections of an App."""
 
@@ -253,8 +257,7 @@ class Queue:
             work.open_lane(checkpoint, lane)
             return
         status, next_attempt_at = connection.run("lane_head", names)[0]
-        now = self._clock.now()
-        due_at = {"pending": now, "failed": moment(next_attempt_at) or now}.get(status)
+        due_at = {"pending": AT_ONCE, "failed": moment(next_attempt_at) or AT_ONCE}.get(status)
         work.write_lanes(checkpoint, {lane: Lane(count, due_at)})
 
     def _event(self, connection: Connection, position: int) -> RawEvent:

@@ -48,7 +48,7 @@ def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> Pr
         events_processed=processed,
         events_per_second=rate if recent else 0.0,
         epoch=epoch,
-        leader=leader if is_led else None,
+        leader=":".join(leader.split(":")[:2]) if is_led and leader else None,
         last_event_id=uuid(last_id),
         last_event_type=last_type,
         last_processed_at=processed_at,

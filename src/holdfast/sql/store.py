@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
@@ -38,6 +39,9 @@ from holdfast.core.table import Key, TableSpec
 from holdfast.sql.database import Connection, Database, Row, handled_database
 from holdfast.sql.tables import prepare_tables
 from holdfast.sql.values import moment
+
+_PROCESS = uuid4().hex[:8]
+"""Tells this process from one that had its number before. A forked child leads under its own."""
 
 
 class SqlSession:
@@ -101,7 +105,9 @@ class SqlSession:
             if not self.connection.run("mark_event", names):
                 raise _changed(self.connection, checkpoint)
 
-    def note_wait(self, checkpoint: Checkpoint, until: datetime, reason: str) -> None:
+    def note_wait(
+        self, checkpoint: Checkpoint, until: datetime, reason: str, *, keep_mark: bool
+    ) -> None:
         with self.connection.transaction():
             self.connection.run(
                 "note_wait",
@@ -110,6 +116,7 @@ class SqlSession:
                     "epoch": checkpoint.epoch,
                     "until": until,
                     "reason": reason,
+                    "keep_mark": keep_mark,
                 },
             )
 
@@ -300,12 +307,12 @@ def _has_died(checkpoint: Checkpoint) -> bool:
     """Whether the last leader has ended without a word, as far as it can be known from here."""
     if checkpoint.state != "running" or checkpoint.leader is None:
         return False
-    host, _, pid = checkpoint.leader.rpartition(":")
-    if host != socket.gethostname():
-        # Perhaps it has only lost its connection: once is not enough to blame an event.
-        return checkpoint.mark_position is None or checkpoint.mark_attempts > 1
+    host, pid, process = (*checkpoint.leader.split(":"), "", "")[:3]
+    if host != socket.gethostname() or not pid.isdigit():
+        return True  # It can't be seen from here.
     if int(pid) == os.getpid():
-        return True  # In a container every process may have the same number.
+        # In a container every process may have the same number.
+        return process != _PROCESS
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -316,7 +323,7 @@ def _has_died(checkpoint: Checkpoint) -> bool:
 
 
 def _name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"
+    return f"{socket.gethostname()}:{os.getpid()}:{_PROCESS}"
 
 
 def _of(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import pytest
 
 from holdfast.app import App
+from holdfast.core import runner
 from holdfast.core.backoff import Backoff
-from holdfast.core.errors import ProjectionFaulted
+from holdfast.core.errors import HoldfastError, ProjectionFaulted
 from holdfast.core.event import Event, NewEvent
 from holdfast.core.failure import Failure
 from holdfast.core.policy import (
@@ -34,6 +35,7 @@ from holdfast.core.signals import (
     CallbackFailed,
     Died,
     Drained,
+    Failed,
     Faulted,
     Parked,
     Queued,
@@ -508,6 +510,108 @@ class FailureContract:
         assert called == [(1, 2), (3, 2)]
         assert [signal.error for signal in poison.of(CallbackFailed)] == ["too late"]
 
+    def test_a_tx_ends_with_its_handler(self, app: App) -> None:
+        kept: list[Tx] = []
+        later: list[str] = []
+
+        @app.projection
+        class Sums(Projection):
+            tables: ClassVar = {"sums": "CREATE TABLE sums (stream text, seen text)"}
+
+            @on(Counted)
+            async def counted(self, event: Event[Counted], tx: Tx) -> None:
+                tx.execute(f"INSERT INTO sums VALUES ('{event.stream}', '{event.data.n}')")
+                for old in kept:
+                    with pytest.raises(HoldfastError, match="has ended with its handler"):
+                        old.execute("INSERT INTO sums VALUES ('late', '0')")
+                    with pytest.raises(HoldfastError, match="has ended with its handler"):
+                        app.journal.append("late", [Counted(0)], connection=old)
+                    later.append(event.stream)
+                kept.append(tx)
+
+        self.append(app, 1, 2)
+        app.catch_up()
+        assert self.seen(app) == {"1": [1], "2": [2]}
+        assert later == ["2"]
+
+    def test_a_wait_is_not_shortened_by_what_people_do(
+        self,
+        app: App,
+        poison: Poison,
+        register: Callable[..., None],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        def decide(failure: Failure) -> Decision:
+            return Park() if failure.event.data.n == 2 else Retry(LATER)
+
+        monkeypatch.setattr(runner, "LOOK_SECONDS", 0.01)
+        register(Policy(on_error=decide))
+        poison.bad = {1, 2}
+        self.append(app, 2, 1)
+        with app.running():
+            poison.wait_for(Retrying)
+            poison.bad = {1}
+            eventually(lambda: bool(app.queue.requeue(ALL, by="me").items))
+            poison.wait_for(Drained)
+            self.append(app, 3)
+        assert self.seen(app) == {"2": [2]}
+        assert [failed.attempt for failed in poison.of(Failed) if failed.position == 2] == [1]
+
+    def test_other_event_types_don_t_close_a_breaker(self, app: App, poison: Poison) -> None:
+        @app.projection(policy=Policy(on_error=Park(), breaker=Breaker(failures=3)))
+        class Sums(TableProjection[Sum]):
+            @on(Counted)
+            def counted(self, row: Sum, event: Event[Counted]) -> None:
+                raise ValueError("no")
+
+        for n in range(1, 6):
+            self.append(app, n)
+            app.journal.append("noise", [NewEvent({}, type="Noise")])
+        with app.running():
+            poison.wait_for(BreakerOpened)
+        assert len(app.queue.list()) == 2
+
+    def test_values_that_are_refused_cost_little(self, app: App) -> None:
+        calls = 0
+
+        @app.projection(policy=Policy(on_error=Skip()))
+        class Sums(TableProjection[Sum]):
+            @on(Counted)
+            def counted(self, row: Sum, event: Event[Counted]) -> None:
+                nonlocal calls
+                calls += 1
+                row.seen += f" {event.data.n}"
+                if event.data.n % 10 == 0:
+                    row.stream = 7  # type: ignore[assignment]
+
+        app.journal.append("1", [Counted(n) for n in range(1, 201)])
+        app.catch_up()
+        assert self.seen(app) == {"1": [n for n in range(1, 201) if n % 10]}
+        assert calls <= 2 * 200
+
+    def test_a_row_that_can_not_be_made_again_is_put_back(self, app: App) -> None:
+        @dataclass
+        class Picky:
+            stream: str
+            seen: str = ""
+
+            def __post_init__(self) -> None:
+                if self.seen:
+                    raise ValueError("only empty ones can be made")
+
+        @app.projection(name="sums", policy=Policy(on_error=Skip()))
+        class Sums(TableProjection[Picky]):
+            @on(Counted)
+            def counted(self, row: Picky, event: Event[Counted]) -> None:
+                row.seen += f" {event.data.n}"
+                if event.data.n == 11:
+                    raise KeyError("no 11")
+
+        self.append(app, 1, 11, 21)
+        app.catch_up()
+        assert self.seen(app) == {"1": [1, 21]}
+        assert app.queue.list()[0].error_type == "KeyError"
+
     # Lanes
 
     def test_the_lane_is_the_row_where_the_key_is_not_the_stream(self, app: App) -> None:
@@ -532,8 +636,7 @@ class FailureContract:
         self.requeue_all(app)
         assert self.seen(app) == {"1": [1, 11, 21, 31], "2": [2, 12, 22]}
 
-    def test_an_event_whose_row_is_not_known_is_applied_late(self, app: App) -> None:
-        """Its lane is its stream, and its row may have gone on: late is not lost."""
+    def test_an_event_whose_row_is_not_known_holds_its_stream(self, app: App) -> None:
         known = False
 
         @app.projection(policy=Policy(on_error=Park()))
@@ -548,15 +651,62 @@ class FailureContract:
                 row.seen += f" {event.data.n}"
 
         app.journal.append("x", [Counted(n) for n in (1, 11, 21)])
+        app.journal.append("y", [Counted(31)])
         app.catch_up()
-        assert self.seen(app) == {"1": [1, 21]}
-        assert _shown(app) == [("dead", "x", 11, 1)]
+        assert self.seen(app) == {"1": [1, 31]}
+        assert _shown(app) == [("dead", "x", 11, 1), ("pending", "x", 21, 0)]
         known = True
         self.requeue_all(app)
-        assert self.seen(app) == {"1": [1, 21, 11]}
-        self.append(app, 31)
+        # Their row has gone on with another stream: late is not lost.
+        assert self.seen(app) == {"1": [1, 31, 11, 21]}
+        self.append(app, 41)
         app.catch_up()
-        assert self.seen(app) == {"1": [1, 21, 11, 31]}
+        assert self.seen(app) == {"1": [1, 31, 11, 21, 41]}
+
+    def test_a_mended_event_waits_for_the_lane_it_belongs_to(self, app: App) -> None:
+        known, bad = False, {1}
+
+        @app.projection(policy=Policy(on_error=Park()))
+        class Sums(TableProjection[Sum]):
+            def key(self, event: Event[Any]) -> str:
+                if event.data.n == 11 and not known:
+                    raise ValueError("whose?")
+                return str(event.data.n % 10)
+
+            @on(Counted)
+            def counted(self, row: Sum, event: Event[Counted]) -> None:
+                row.seen += f" {event.data.n}"
+                if event.data.n in bad:
+                    raise ValueError(f"no {event.data.n}, please")
+
+        app.journal.append("x", [Counted(1)])
+        app.journal.append("y", [Counted(11)])
+        app.catch_up()
+        known = True
+        app.queue.requeue(QueueSelection(lane="y"), by="me")
+        app.catch_up()
+        assert self.seen(app) == {}
+        bad.clear()
+        app.queue.requeue(QueueSelection(lane="1"), by="me")
+        with app.running():
+            eventually(lambda: self.seen(app) == {"1": [1, 11]})
+
+    @pytest.mark.parametrize("lane", [None, 17, "", "x" * 513])
+    def test_a_lane_that_is_none_is_a_fault(self, app: App, lane: Any) -> None:
+        wrong = lane
+
+        @app.projection(policy=Policy(on_error=Park()))
+        class Sums(Projection):
+            def lane(self, event: Event[Any]) -> str:
+                return wrong  # type: ignore[no-any-return]
+
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                raise ValueError("no")
+
+        self.append(app, 1)
+        with pytest.raises(ProjectionFaulted, match=r"lane\(\) returned"):
+            app.catch_up()
 
     def test_a_projection_may_name_its_lanes(self, app: App) -> None:
         @app.projection(policy=Policy(on_error=Park()))
