@@ -285,35 +285,32 @@ def test_add_lets_a_stopped_projection_go_on(any_place: Place) -> None:
     assert any_place.contents()["ledger"] == [("a", 1), ("b", 4)]
 
 
-def test_the_head_of_a_long_lane_is_named(place: Place) -> None:
+def test_the_head_of_a_lane_is_named_however_much_is_over_before_it(place: Place) -> None:
     place.write("bank.py", module("Policy(on_error=Park())"))
-    credit(place, "a", -1, *range(1, 1_001))
+    credit(place, "a", -1, *range(1, 1_002))
     worker = place.work()
-    place.wait_for(1_001)
+    place.wait_for(1_002)
     worker.close()
-    place.ok("queue", "resolve", "bank:app", "1", "--note", "x", "--yes")
+    limit = ("--limit", "1000", "--note", "x", "--yes")
+    place.ok("queue", "resolve", "bank:app", "--lane", "a", *limit)
+    refused = place.run("queue", "requeue", "bank:app", "1002", "--yes").error
+    assert "item 1002 is pending: it waits behind item 1001 (pending)" in refused
     refused = place.run("queue", "requeue", "bank:app", "1001", "--yes").error
-    assert "item 1001 is pending: it waits behind item 2 (pending)" in refused
-    refused = place.run("queue", "requeue", "bank:app", "2", "--yes").error
-    assert "item 2 is pending: it has not failed, and is tried as soon as" in refused
+    assert "item 1001 is pending: it has not failed, and is tried as soon as" in refused
 
 
-@pytest.mark.parametrize(
-    "table", ["class Ledger(Projection):", "class Ledger(TableProjection[Balance]):"]
-)
-def test_where_a_rewind_would_be_refused_the_advice_is_a_reset(place: Place, table: str) -> None:
+@pytest.mark.parametrize("is_table", [False, True])
+def test_where_a_rewind_would_be_refused_the_advice_is_a_reset(
+    place: Place, is_table: bool
+) -> None:
     place.write("bank.py", module("Policy(on_error=Skip())"))
     credit(place, "a", -1)
     worker = place.work()
     place.wait_for(1)
     worker.close()
-    text = (place.folder / "bank.py").read_text()
-    place.write("bank.py", text.replace("class Ledger(Projection):", table))
-    if "Table" in table:
-        head, _, _ = text.partition("class Ledger(Projection):")
-        place.write(
-            "bank.py", f"{head}{table}\n    @on(Credited)\n    def f(self, row, event): ...\n"
-        )
+    if is_table:
+        above = module("Policy(on_error=Skip())").partition("class Ledger")[0]
+        place.write("bank.py", f"{above}class Ledger(Balances):\n    pass\n")
     said = place.run("queue", "requeue", "bank:app", "1", "--yes").error
     assert "build the projection again with holdfast reset ledger" in said
     assert "rewind" not in said

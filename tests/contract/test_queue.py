@@ -696,6 +696,8 @@ def test_explain_shows_no_fault_that_was_passed_by_hand(
     assert "faulted" not in reasons(bank)
     getattr(bank.app.queue, change)(QueueSelection(ids=(item.id,)), by="me")
     assert "faulted" not in reasons(bank)
+    execute(bank.app, "UPDATE holdfast_checkpoint SET needs_reset = TRUE")
+    assert "faulted" in reasons(bank)  # Nothing runs it, whatever is in the queue.
 
 
 def test_explain_says_whether_other_lanes_go_on(make: Callable[..., Bank]) -> None:

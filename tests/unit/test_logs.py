@@ -99,7 +99,7 @@ def test_text_that_no_encoding_knows_is_logged(
 def test_a_signal_is_one_line_whatever_its_texts_hold(kind: type, log: Callable[[], str]) -> None:
     log_signal(sample(kind, UNRULY))
     text = log()
-    told = ["ERROR projection faulted", "DEBUG projection faulted"]
+    told = ["ERROR projection faulted", "DEBUG projection faulted, traceback"]
     if kind is not Faulted:
         level, constant = TEXTS[kind]
         told = [f"{logging.getLevelName(level)} {constant}"]

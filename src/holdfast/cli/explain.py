@@ -113,7 +113,7 @@ def _mend(projection: str, fields: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _mend_item(item: int, status: str) -> Iterator[str]:
+def _mend_item(item: int | None, status: str | None) -> Iterator[str]:
     """What to do about an event that is in the queue, or was."""
     if status not in OUTSTANDING:
         yield "The event is out of the way: start the worker again."

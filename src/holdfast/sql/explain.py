@@ -86,8 +86,10 @@ def _faulted(connection: Connection, status: ProjectionStatus) -> Iterator[Reaso
     if error is None or status.leader is not None:
         return
     item, item_status, queued_at = _item_of(connection, status, error.position)
-    if item_status == "dead" or (queued_at is not None and queued_at > error.at):
-        return  # A person has parked it: what stops the projection is always left to be tried.
+    # What stops a projection from the queue was there before, and is left there to be tried.
+    is_parked_since = item_status == "dead" or (queued_at is not None and queued_at > error.at)
+    if is_parked_since and not status.needs_reset:
+        return
     where = "" if error.position is None else f" at position {error.position:,}"
     what = "" if error.event_type is None else f", {error.event_type!r} event {error.event_id}"
     yield Reason(
