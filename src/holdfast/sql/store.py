@@ -234,7 +234,8 @@ class SqlWork:
     def enqueue(self, checkpoint: Checkpoint, entries: Sequence[Entry], at: datetime) -> set[int]:
         names = _of(checkpoint)
         positions = [entry.event.position for entry in entries]
-        rows = self._connection.run("queued_positions", names | {"positions": _json(positions)})
+        stretch = {"first": min(positions), "last": max(positions)}
+        rows = self._connection.run("queued_positions", names | stretch)
         known = {row[0] for row in rows}
         new = [entry for entry in entries if entry.event.position not in known]
         self._connection.run_many("enqueue", [names | _item(entry) | {"at": at} for entry in new])

@@ -1,0 +1,5 @@
+-- Which events of a stretch wait already.
+SELECT position FROM holdfast_queue
+WHERE
+    projection = :projection AND feed = :feed AND position BETWEEN :first AND :last
+    AND status IN ('pending', 'processing', 'failed', 'dead')
