@@ -208,8 +208,9 @@ def database_away(
             for outage in range(1, 3):
                 worker.wait_until_said("Committed", times=outage)
                 append(40)
+                failures = worker.times_said("PollFailed")
                 end(server)
-                worker.wait_until_said("PollFailed", times=2 * outage)
+                worker.wait_until_said("PollFailed", times=failures + 1)
                 time.sleep(away_seconds)  # The database is away for so long.
                 server.restart()
                 worker.wait_until_said("PollRecovered", times=outage)

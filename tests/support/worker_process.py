@@ -100,8 +100,12 @@ class WorkerProcess:
             pipe.close()
         return code
 
+    def times_said(self, start: str) -> int:
+        """How many lines begin with `start` so far."""
+        return sum(line.startswith(start) for line in list(self.lines))
+
     def said(self, start: str, *, times: int = 1) -> bool:
-        return sum(line.startswith(start) for line in list(self.lines)) >= times
+        return self.times_said(start) >= times
 
     def wait_until_said(self, start: str, *, times: int = 1) -> None:
         """Returns when so many lines begin with `start`; fails at once if the process ends."""

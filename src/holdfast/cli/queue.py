@@ -147,7 +147,7 @@ def stats(app: App, as_json: bool) -> None:
 def add(
     app: App, projection: str, *, position: int, by: str, note: str | None, as_json: bool
 ) -> None:
-    """Park an event that a projection has not passed yet, such as one that stops it.
+    """Park the event that a projection comes to next, such as one that stops it.
 
     The event waits in the queue, and its lane with it; the other lanes go on, when the worker is
     started again.
