@@ -96,6 +96,7 @@ def kill_all_the_time(url: str, kind: Kind, spoilt: Spoilt, *, kills: int) -> No
         operator.kill()
         spoilt.clear()
         found = finish(app, url, kind, worker)
+        worker.wait_until_said("Started")  # Before that, a signal ends it like any process.
         assert worker.stop() == 0, worker
     counted = count_words([*said, *worker.lines, *operator.lines])
     print(f"{done} kills; {counted}; {len(found.applied)} of {len(found.lanes)} applied")
