@@ -50,7 +50,6 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kin
     return kind
 
 
-@pytest.mark.soak
 def test_killed_while_parking_and_draining(
     store_url: str, kind: Kind, spoilt: Spoilt, monkeypatch: pytest.MonkeyPatch
 ) -> None:

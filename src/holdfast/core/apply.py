@@ -69,8 +69,8 @@ class Applier:
         halted: Halted | None = None
         done = 0
         with (
-            stint.transaction(),
-            stint.engine.batch(stint.checkpoint, events, again=False, singly=singly) as batch,
+            stint.transaction() as held,
+            stint.engine.batch(stint.checkpoint, events, held, again=False, singly=singly) as batch,
         ):
             for event in events:
                 try:

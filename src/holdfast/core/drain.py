@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
 
@@ -11,6 +11,7 @@ from holdfast.core.engine import Batch, BatchLost, BatchRefused, EventFailed, Un
 from holdfast.core.event import RawEvent
 from holdfast.core.judge import Give
 from holdfast.core.policy import Skip
+from holdfast.core.ports import Checkpoint, Revised, Work
 from holdfast.core.queue import Lane, Setback, Waiting
 from holdfast.core.signals import Died, Drained, Skipped
 from holdfast.core.stint import SLICE_SECONDS, Halted, Stint
@@ -30,6 +31,40 @@ class _Stop:
     halted: Halted | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is tried of a lane in one transaction, and what follows it."""
+
+    lane: str
+    limit: int
+    due: Sequence[Waiting]
+    rest: Waiting | None
+
+    @property
+    def events(self) -> Sequence[RawEvent]:
+        return [item.event for item in self.due]
+
+
+@dataclass(slots=True)
+class _Result:
+    """What has become of a part so far."""
+
+    part: _Part
+    applied: list[Waiting] = field(default_factory=list)
+    setbacks: list[Setback] = field(default_factory=list)
+    stop: _Stop | None = None
+
+    @property
+    def gone(self) -> int:
+        """Those that wait no longer."""
+        return len(self.applied) + sum(setback.status == "skipped" for setback in self.setbacks)
+
+    @property
+    def follows(self) -> Waiting | None:
+        """The lane's head now."""
+        return (*self.part.due, self.part.rest)[self.gone]
+
+
 class Drainer:
     """Applies what waits in lanes whose heads are due."""
 
@@ -42,41 +77,38 @@ class Drainer:
         Ends at the first event that fails. Raises Halted where the whole projection has to wait or
         to stop. With `alone`, one event is tried, after a call that names it.
         """
+        if alone is None:
+            return self._drain(self._read(lane, DRAIN_EVENTS))
+        part = self._read(lane, 1)
+        if not part.due:
+            return self._drain(part)
+        alone(part.due[0].event)
+        return self._drain(part, marked=part.due[0].id)
+
+    def _drain(
+        self, part: _Part, *, marked: int | None = None, refused: EventFailed | None = None
+    ) -> int:
+        try:
+            try:
+                return self._commit(part, marked, refused)
+            except (Unrepeatable, BatchRefused):
+                return self._commit(part, marked, refused, singly=True)
+        except Exception as error:
+            cause = self._cause(error)
+            if cause is None or refused is not None:
+                raise
+        if len(part.due) == 1:
+            return self._drain(part, refused=EventFailed(part.due[0].event, cause))
+        # One of them is to blame for all: alone, each shows whether it is the one.
+        return self._drain(self._read(part.lane, 1))
+
+    def _read(self, lane: str, limit: int) -> _Part:
         stint = self._stint
-        limit = 1 if alone else DRAIN_EVENTS
         # One more than is tried, to know what follows.
         waiting = stint.session.lane_items(stint.checkpoint, lane, limit + 1)
         now = stint.clock.now()
         due = list(takewhile(lambda item: item.is_due(now), waiting))[:limit]
-        rest = waiting[len(due)] if len(due) < len(waiting) else None
-        if alone and due:
-            alone(due[0].event)
-        try:
-            try:
-                return self._commit(lane, due, rest)
-            except (Unrepeatable, BatchRefused):
-                return self._commit(lane, due, rest, singly=True)
-        except Exception as error:
-            cause = self._cause(error)
-            if cause is None:
-                raise
-        # One of them is to blame for all: alone, each shows whether it is the one.
-        return self._alone(lane, due, rest, cause)
-
-    def _alone(
-        self, lane: str, due: Sequence[Waiting], rest: Waiting | None, cause: BaseException
-    ) -> int:
-        head = due[0]
-        if len(due) > 1:
-            rest = due[1]
-            try:
-                return self._commit(lane, [head], rest)
-            except Exception as error:
-                own = self._cause(error)
-                if own is None:
-                    raise
-                cause = own
-        return self._commit(lane, [head], rest, refused=cause)
+        return _Part(lane, limit, due, waiting[len(due)] if len(due) < len(waiting) else None)
 
     def _cause(self, error: Exception) -> BaseException | None:
         """What an event has done to a whole batch, or None if it was no event's doing."""
@@ -90,59 +122,68 @@ class Drainer:
 
     def _commit(
         self,
-        lane: str,
-        due: Sequence[Waiting],
-        rest: Waiting | None,
+        part: _Part,
+        marked: int | None,
+        refused: EventFailed | None,
         *,
         singly: bool = False,
-        refused: BaseException | None = None,
     ) -> int:
+        """Tries a part in one transaction. Whoever is `refused` has failed already."""
         stint = self._stint
-        applied: list[Waiting] = []
-        setbacks: list[Setback] = []
-        stop: _Stop | None = None
         until = stint.clock.monotonic() + SLICE_SECONDS
-        events = [item.event for item in due]
-        with (
-            stint.transaction(),
-            stint.engine.batch(stint.checkpoint, events, again=True, singly=singly) as batch,
-        ):
-            for item in due:
-                if self._belongs_behind(batch, lane, item):
-                    stop = _Stop(stint.clock.now() + LOOK_AGAIN)
-                    break
-                try:
-                    if refused is not None:
-                        raise EventFailed(item.event, refused)
-                    stint.attempt(batch, item.event)
-                except EventFailed as failed:
-                    setback, stop = self._set_back(batch, lane, item, failed.error)
-                    if setback is None:
-                        applied.append(item)
-                    else:
-                        setbacks.append(setback)
-                else:
-                    applied.append(item)
-                if stop is not None or stint.stopping() or stint.clock.monotonic() >= until:
-                    break
-            gone = len(applied) + sum(setback.status == "skipped" for setback in setbacks)
-            left = self._left(lane, gone, stop, rest if gone == len(due) else due[gone])
-            with batch.finished() as work:
-                advance = stint.advance(len(applied), None)
-                checkpoint = work.advance(stint.checkpoint, advance)
-                work.finish_items([item.id for item in applied])
-                for setback in setbacks:
-                    work.set_back(setback, advance.at)
-                if left is None:
-                    work.open_lane(checkpoint, lane)
-                else:
-                    work.write_lanes(checkpoint, {lane: left})
-        stint.lanes.set(lane, left)
-        stint.committed(checkpoint, [item.event for item in applied])
-        self._tell(lane, due, applied, setbacks, is_open=left is None)
-        if stop is not None and stop.halted is not None:
-            raise stop.halted
-        return len(applied)
+        with stint.transaction() as held:
+            if held is not None:
+                part = self._read(part.lane, part.limit)
+                if marked is not None and [item.id for item in part.due] != [marked]:
+                    raise Revised("a person has dealt with the marked event")
+            result = _Result(part)
+            with stint.engine.batch(
+                stint.checkpoint, part.events, held, again=True, singly=singly
+            ) as batch:
+                for item in part.due:
+                    self._try(batch, item, result, refused)
+                    late = stint.clock.monotonic() >= until
+                    if result.stop is not None or late or stint.stopping():
+                        break
+                left = self._left(result)
+                with batch.finished() as work:
+                    checkpoint = self._write(work, result, left)
+        stint.lanes.set(part.lane, left)
+        stint.committed(checkpoint, [item.event for item in result.applied])
+        self._tell(result, is_open=left is None)
+        if result.stop is not None and result.stop.halted is not None:
+            raise result.stop.halted
+        return len(result.applied)
+
+    def _try(
+        self, batch: Batch, item: Waiting, result: _Result, refused: EventFailed | None
+    ) -> None:
+        if self._belongs_behind(batch, result.part.lane, item):
+            result.stop = _Stop(self._stint.clock.now() + LOOK_AGAIN)
+            return
+        try:
+            if refused is not None and refused.event.position == item.event.position:
+                raise refused
+            self._stint.attempt(batch, item.event)
+        except EventFailed as failed:
+            setback, result.stop = self._set_back(batch, result.part.lane, item, failed.error)
+            if setback is not None:
+                result.setbacks.append(setback)
+                return
+        result.applied.append(item)
+
+    def _write(self, work: Work, result: _Result, left: Lane | None) -> Checkpoint:
+        stint, lane = self._stint, result.part.lane
+        advance = stint.advance(len(result.applied), None)
+        checkpoint = work.advance(stint.checkpoint, advance)
+        work.finish_items([item.id for item in result.applied])
+        for setback in result.setbacks:
+            work.set_back(setback, advance.at)
+        if left is None:
+            work.open_lane(checkpoint, lane)
+        else:
+            work.write_lanes(checkpoint, {lane: left})
+        return checkpoint
 
     def _belongs_behind(self, batch: Batch, lane: str, item: Waiting) -> bool:
         """Whether a mended event turns out to belong to another lane, which is closed."""
@@ -177,35 +218,26 @@ class Drainer:
             return Setback(item.id, "failed", record, retries, at), _Stop(at)
         return Setback(item.id, "dead", record, retries, None), _Stop(None)
 
-    def _left(
-        self, lane: str, gone: int, stop: _Stop | None, follows: Waiting | None
-    ) -> Lane | None:
-        """What a drain leaves of a lane, of which `follows` is the head now; None opens it."""
+    def _left(self, result: _Result) -> Lane | None:
+        """What a drain leaves of a lane; None opens it."""
+        follows = result.follows
         if follows is None:
             return None
-        known = self._stint.lanes.get(lane)
-        events = max(1, (known.events if known else 0) - gone)
+        known = self._stint.lanes.get(result.part.lane)
+        events = max(1, (known.events if known else 0) - result.gone)
+        if result.stop is not None:
+            return Lane(events, result.stop.due_at)
         now = self._stint.clock.now()
-        if stop is not None:
-            return Lane(events, stop.due_at)
         return Lane(events, now if follows.is_due(now) else follows.next_attempt_at)
 
-    def _tell(
-        self,
-        lane: str,
-        due: Sequence[Waiting],
-        applied: Sequence[Waiting],
-        setbacks: Sequence[Setback],
-        *,
-        is_open: bool,
-    ) -> None:
-        stint = self._stint
-        items = {item.id: item.event for item in due}
-        for setback in setbacks:
+    def _tell(self, result: _Result, *, is_open: bool) -> None:
+        stint, lane = self._stint, result.part.lane
+        items = {item.id: item.event for item in result.part.due}
+        for setback in result.setbacks:
             event = items[setback.id]
             if setback.status == "skipped":
                 stint.emit(Skipped(*stint.names, event.position, event.type, lane))
             elif setback.status == "dead":
                 stint.emit(Died(*stint.names, event.position, event.type, lane))
-        if applied or is_open:
-            stint.emit(Drained(*stint.names, lane, len(applied), is_open))
+        if result.applied or is_open:
+            stint.emit(Drained(*stint.names, lane, len(result.applied), is_open))

@@ -66,9 +66,15 @@ class Engine(Protocol):
     """Applies events of one kind of projection."""
 
     def batch(
-        self, checkpoint: Checkpoint, events: Sequence[RawEvent], *, again: bool, singly: bool
+        self,
+        checkpoint: Checkpoint,
+        events: Sequence[RawEvent],
+        work: Work | None,
+        *,
+        again: bool,
+        singly: bool,
     ) -> AbstractContextManager[Batch]:
-        """Events to be applied in one transaction.
+        """Events to be applied in one transaction: `work`, or one of its own.
 
         `again`: they come from the queue, which knows that they are not applied. `singly`: every
         event is undone, and its values are checked, by itself, whatever that costs.

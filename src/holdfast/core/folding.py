@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,11 +59,12 @@ class TableEngine:
         self,
         _: Checkpoint,
         events: Sequence[RawEvent],
+        work: Work | None,
         *,
         again: bool,
         singly: bool,
     ) -> Iterator[TableBatch]:
-        batch = TableBatch(self, again=again, singly=singly)
+        batch = TableBatch(self, work, again=again, singly=singly)
         if self.by_stream:
             # The keys are known beforehand, so that no event lives longer than its turn.
             handles = self.calls.definition.handles
@@ -85,8 +86,8 @@ class TableEngine:
         self.changed.clear()
 
     @contextmanager
-    def written(self) -> Iterator[Work]:
-        """The transaction, with the changed rows in it."""
+    def written(self, work: Work | None) -> Iterator[Work]:
+        """The transaction, `work` or a new one, with the changed rows in it."""
         try:
             writes = [
                 self.change(key, c.row, c.position)
@@ -96,7 +97,7 @@ class TableEngine:
         except ValueError as error:
             raise BatchRefused from error
         deletes = [key for key, c in self.changed.items() if c.row is None and c.stored]
-        with self._session.transaction() as work:
+        with nullcontext(work) if work else self._session.transaction() as work:
             if writes:
                 work.write_rows(self.table, writes)
             if deletes:
@@ -139,8 +140,10 @@ class TableEngine:
 class TableBatch:
     """Events being folded into rows."""
 
-    def __init__(self, engine: TableEngine, *, again: bool, singly: bool) -> None:
-        self._engine, self._table = engine, engine.table
+    def __init__(
+        self, engine: TableEngine, work: Work | None, *, again: bool, singly: bool
+    ) -> None:
+        self._engine, self._table, self._work = engine, engine.table, work
         self._again, self._singly = again, singly
         self._decoded: dict[int, _Decoded | EventFailed | StoreFailedAt | Exception | None] = {}
 
@@ -185,7 +188,7 @@ class TableBatch:
         return True
 
     def finished(self) -> AbstractContextManager[Work]:
-        return self._engine.written()
+        return self._engine.written(self._work)
 
     def _fold(self, handler: Handler, key: Key, event: Event[Any]) -> None:
         cached = self._engine.rows[key]

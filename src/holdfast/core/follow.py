@@ -10,11 +10,10 @@ from holdfast.core.apply import Applier
 from holdfast.core.drain import Drainer
 from holdfast.core.errors import Fenced, HoldfastError
 from holdfast.core.event import RawEvent
-from holdfast.core.lanes import Lanes
 from holdfast.core.ports import Checkpoint, Lease, Revised, Session, Source
 from holdfast.core.reading import Reader
 from holdfast.core.signals import Committed, Paused, Resumed
-from holdfast.core.stint import Stint
+from holdfast.core.stint import Stint, read_lanes
 from holdfast.core.suspicion import SINGLE_EVENTS, Suspicion, solitude
 
 DRAIN_LANES = 100
@@ -68,6 +67,7 @@ class Follower:
             except Revised:
                 self._revise()
                 continue
+            stint.is_disturbed = False
             self._progressed()
             if self._is_arrived(until):
                 return True
@@ -163,8 +163,3 @@ class Follower:
         if until is None or self._stint.checkpoint.position < until:
             return False
         return not self._stint.lanes.due(self._stint.clock.now())
-
-
-def read_lanes(session: Session, checkpoint: Checkpoint) -> Lanes:
-    """The lanes as the store knows them now."""
-    return Lanes(session.closed_lanes(checkpoint), session.resolved_ahead(checkpoint))

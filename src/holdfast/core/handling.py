@@ -8,7 +8,7 @@ that had succeeded are done again. Groups shrink when events fail, and grow whil
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
 from holdfast.core.caller import Caller, Function
@@ -38,11 +38,12 @@ class HandlerEngine:
         self,
         checkpoint: Checkpoint,
         _: Sequence[RawEvent],
+        work: Work | None,
         *,
         again: bool,  # noqa: ARG002
         singly: bool,
     ) -> Iterator[HandlerBatch]:
-        with self._session.transaction() as work:
+        with nullcontext(work) if work else self._session.transaction() as work:
             # A runner that was deposed while it slept must not even begin a side effect.
             self._session.check_epoch(checkpoint)
             with ExitStack() as handling:

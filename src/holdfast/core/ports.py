@@ -137,6 +137,12 @@ class HandlerTx(Tx, Protocol):
 class Work(Protocol):
     """One open transaction of a runner."""
 
+    def hold(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint as it is now, which no person changes before the transaction ends.
+
+        Raises Fenced if another runner has taken over.
+        """
+
     def handling(self) -> AbstractContextManager[HandlerTx]:
         """Handlers run in this block, and can't end the transaction where that can be prevented."""
 

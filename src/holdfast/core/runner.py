@@ -29,7 +29,7 @@ from holdfast.core.errors import Fenced, HoldfastError, ProjectionFaulted, Store
 from holdfast.core.event import RawEvent
 from holdfast.core.failure import ProcessDied
 from holdfast.core.faults import fault_message, fault_of
-from holdfast.core.follow import Follower, PausedHere, read_lanes
+from holdfast.core.follow import Follower, PausedHere
 from holdfast.core.judge import Give, Judge, Wait
 from holdfast.core.ports import Checkpoint, Clock, Fault, Lease, Leases, Session, Source
 from holdfast.core.queue import MAX_MESSAGE_CHARACTERS, clean
@@ -44,7 +44,7 @@ from holdfast.core.signals import (
     Started,
     Stopped,
 )
-from holdfast.core.stint import Halted, Stint
+from holdfast.core.stint import Halted, Stint, read_lanes
 from holdfast.core.suspicion import Suspicion
 
 STANDBY_SECONDS = 0.25

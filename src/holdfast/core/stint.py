@@ -17,7 +17,7 @@ from holdfast.core.handling import HandlerEngine
 from holdfast.core.judge import Give, Judge, Wait
 from holdfast.core.lanes import Lanes
 from holdfast.core.policy import Fatal, Park, Skip
-from holdfast.core.ports import Advance, Checkpoint, Clock, Session
+from holdfast.core.ports import Advance, Checkpoint, Clock, Revised, Session, Work
 from holdfast.core.queue import text_of
 from holdfast.core.signals import CallbackFailed, Recovered, Signal
 
@@ -37,6 +37,8 @@ class Stint:
     """Where a leader is: its checkpoint, its closed lanes, and the rows it keeps in memory.
 
     `blamed`: events that have failed by what happened to the process or to the store.
+    `is_disturbed`: a person has come between. Transactions hold the checkpoint from their beginning
+    then, so that work is done in vain once, and not for as long as people go on.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Stint:
         self._types, self._caller = types, caller
         self._rate = _Rate(clock)
         self._blamed = blamed
+        self.is_disturbed = False
         table = definition.table
         self.engine: Engine = (
             HandlerEngine(definition, types, session, caller)
@@ -72,6 +75,7 @@ class Stint:
         """Goes on from what a person has changed."""
         self.checkpoint, self.lanes = checkpoint, lanes
         self.engine.forget()
+        self.is_disturbed = True
 
     def lane_of(self, event: RawEvent) -> str:
         """The lane of an event that is in no batch."""
@@ -107,10 +111,18 @@ class Stint:
         raise Halted(event, verdict)
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Whatever is kept in memory goes when the transaction does."""
+    def transaction(self) -> Iterator[Work | None]:
+        """Whatever is kept in memory goes when the transaction does.
+
+        Begins it, once disturbed; otherwise that is left to the engine, which may do it later.
+        """
         try:
-            yield
+            if self.is_disturbed:
+                with self.session.transaction() as work:
+                    self._hold(work)
+                    yield work
+            else:
+                yield None
         except BaseException:
             self.engine.forget()
             self.lanes.roll_back()
@@ -142,6 +154,14 @@ class Stint:
                 if record is not None:
                     self.emit(Recovered(*self.names, event.position, record.attempts + 1))
 
+    def _hold(self, work: Work) -> None:
+        """Looks again where nobody can come between any more."""
+        before, now = self.checkpoint, work.hold(self.checkpoint)
+        if now.position != before.position or now.paused_by != before.paused_by:
+            raise Revised(f"projection {now.projection!r} was changed by a person")
+        if now.revision != before.revision:
+            self.revise(now, read_lanes(self.session, now))
+
     def _falls_back(self, batch: Batch, event: RawEvent, given: Give) -> bool:
         fallback = self.definition.policy_of(event.type).fallback
         if fallback is None or isinstance(given.error, ProcessDied):
@@ -155,6 +175,11 @@ class Stint:
             return False
         self.judge.succeeded()
         return True
+
+
+def read_lanes(session: Session, checkpoint: Checkpoint) -> Lanes:
+    """The lanes as the store knows them now."""
+    return Lanes(session.closed_lanes(checkpoint), session.resolved_ahead(checkpoint))
 
 
 class _Rate:

@@ -180,6 +180,13 @@ class SqlWork:
         self.has_appended = False
         self._has_savepoint = False
 
+    def hold(self, checkpoint: Checkpoint) -> Checkpoint:
+        names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
+        rows = self._connection.run("hold", names)
+        if not rows:
+            raise _fenced(checkpoint)
+        return Checkpoint(*rows[0])
+
     @contextmanager
     def handling(self) -> Iterator[HandlerTx]:
         with self._connection.handling() as tx:
