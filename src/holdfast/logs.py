@@ -16,6 +16,7 @@ TEXTS: dict[type, tuple[int, str]] = {
     signals.Started: (logging.INFO, "projection started"),
     signals.Committed: (logging.DEBUG, "batch committed"),
     signals.Stopped: (logging.INFO, "projection stopped"),
+    signals.Singled: (logging.WARNING, "processes have died here, trying events one at a time"),
     signals.LeaseLost: (logging.WARNING, "lease lost, standing by"),
     signals.PollFailed: (logging.WARNING, "store unavailable, trying again"),
     signals.PollRecovered: (logging.INFO, "store available again"),

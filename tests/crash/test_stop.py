@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.testing.contracts.samples import fetch
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_appender import Appender
@@ -80,6 +81,9 @@ def test_a_handler_that_hangs_does_not_prevent_the_stop(store_url: str, tmp_path
         # On SQLite it keeps the other projection waiting too, for there is one writer.
         (told,) = [line for line in worker.lines if "did not stop in 0.5 s" in line]
         assert "ledger" in told
+        if store_url.startswith("postgresql"):  # On SQLite the handler holds the file.
+            sql = "SELECT state FROM holdfast_checkpoint WHERE projection = 'ledger'"
+            assert fetch(app, sql) == [("stopped",)], "it counts as a death"
         check_rows(store_url)
         hold.unlink()
         with WorkerProcess(store_url) as next_one:

@@ -19,6 +19,7 @@ from holdfast.core.ports import Fault
 from holdfast.core.signals import Listener, Signal
 from holdfast.core.status import ProjectionStatus
 from holdfast.metrics import catalogue, observe_prometheus
+from holdfast.metrics import gauges as gauges_module
 from holdfast.metrics.catalogue import Metric
 from holdfast.metrics.gauges import Gauges
 from holdfast.metrics.listener import listener
@@ -32,6 +33,7 @@ HEARD: list[tuple[Signal, dict[Metric, float]]] = [
     ),
     (signals.Stopped("p", "f", 9), {}),
     (signals.LeaseLost("p", "f", "why"), {}),
+    (signals.Singled("p", "f", 7, 2, 10_000), {}),
     (signals.PollFailed("p", "f", 2, "why", 0.2), {catalogue.POLL_FAILURES: 1}),
     (signals.PollRecovered("p", "f", 2), {}),
     (signals.Failed("p", "f", 4, "T", "lane", 1, "ValueError", "no"), {catalogue.FAILED: 1}),
@@ -186,6 +188,25 @@ def test_a_database_that_is_away_has_no_values_and_is_not_hammered() -> None:
     assert app.asked == 2
     app.is_away, now = False, 2.0
     assert set(gauges.read()) == set(catalogue.GAUGES)
+
+
+def test_a_database_that_does_not_answer_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gauges_module, "ANSWER_SECONDS", 0.01)
+    app = FakeApp()
+    app.go_on.clear()
+    gauges = Gauges(app, monotonic=lambda: 0.0)
+    assert [gauges.read(), gauges.read()] == [{}, {}]
+    monkeypatch.setattr(gauges_module, "ANSWER_SECONDS", 30)
+    app.go_on.set()
+    assert set(gauges.read()) == set(catalogue.GAUGES)
+    assert app.asked == 1
+
+
+def test_an_error_that_should_not_be_is_shown_to_who_asks() -> None:
+    app = FakeApp()
+    app.stats = lambda: 1 / 0  # type: ignore[assignment,method-assign,return-value]
+    with pytest.raises(ZeroDivisionError):
+        Gauges(app).read()
 
 
 def test_to_observe_does_not_ask_the_database() -> None:

@@ -15,6 +15,7 @@ from holdfast.core.signals import (
     PollFailed,
     Signal,
     Signals,
+    Singled,
     Started,
     Stopped,
 )
@@ -67,6 +68,11 @@ LINES: list[tuple[Signal, int, str]] = [
     (Committed("p", "f", 9, 6, 0.5), logging.DEBUG, "batch committed: projection=p"),
     (Stopped("p", "f", 9), logging.INFO, "projection stopped: projection=p"),
     (LeaseLost("p", "f", "why"), logging.WARNING, "lease lost, standing by: projection=p"),
+    (
+        Singled("p", "f", 7, 2, 10_000),
+        logging.WARNING,
+        "processes have died here, trying events one at a time: projection=p",
+    ),
     (PollFailed("p", "f", 2, "why", 0.2), logging.WARNING, "store unavailable, trying again"),
     (Faulted("p", "f", FAULT), logging.ERROR, "'p' stopped at position 7: ValueError: no 4"),
 ]

@@ -22,6 +22,8 @@ EXIT_FAULTED = 3
 LOOPBACK = "127.0.0.1"
 LOOK_SECONDS = 0.1
 """How often the main thread looks for a signal, a fault or the end."""
+ABANDON_SECONDS = 1.0
+"""How long the last words of a process may take whose handlers hang."""
 
 
 def _address(
@@ -112,6 +114,7 @@ def _stop(supervisor: Supervisor, stop_seconds: float, *, exit_on_fault: bool) -
             continue
         hung = ", ".join(runner.definition.name for runner in supervisor.running)
         _say(f"did not stop in {stop_seconds:g} s: {hung}; what they had begun is undone")
+        supervisor.abandon(ABANDON_SECONDS)
         # Their threads may hold locks that an orderly exit would wait for.
         _flush()
         os._exit(EXIT_FAULTED if supervisor.faulted else 1)

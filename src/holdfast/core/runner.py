@@ -41,6 +41,7 @@ from holdfast.core.signals import (
     PollRecovered,
     Signal,
     Signals,
+    Singled,
     Started,
     Stopped,
 )
@@ -107,6 +108,15 @@ class Runner:
         """The thread ends with an error that should not be: a fault, lest it pass unnoticed."""
         self.fault, self.crashed = fault_of(error, self._wiring.clock), True
 
+    def abandon(self) -> None:
+        """Its handler does not return, and the process ends: that is nobody's death.
+
+        What the handler has begun is undone. Does what the store allows, which may block.
+        """
+        if self._checkpoint is not None:
+            with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
+                session.release(self._checkpoint)
+
     def raise_fault(self) -> None:
         """Raises ProjectionFaulted if the runner ended with a fault; its cause is the error."""
         if self.fault is not None:
@@ -126,6 +136,9 @@ class Runner:
             try:
                 checkpoint = self._take_over(session, checkpoint)
                 self._emit(Started(*self._names, checkpoint.position, checkpoint.epoch))
+                if singly := self._suspicion.alone_for:
+                    deaths = checkpoint.unclean_ends
+                    self._emit(Singled(*self._names, checkpoint.position, deaths, singly))
                 while (wait := self._work(session, checkpoint, lease)) is not None:
                     # Nothing is held while nothing can be done, but the lease.
                     session.close()

@@ -20,6 +20,17 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Singled:
+    """Processes have died here: up to so many events are tried one at a time, to find the cause."""
+
+    projection: str
+    feed: str
+    position: int
+    unclean_ends: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """A batch is in, rows and checkpoint together; so many of its events were applied."""
 
@@ -218,6 +229,7 @@ Signal = (
     | Committed
     | Stopped
     | LeaseLost
+    | Singled
     | PollFailed
     | PollRecovered
     | Failed

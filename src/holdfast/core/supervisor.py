@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from holdfast.core.runner import Runner
@@ -43,6 +44,15 @@ class Supervisor:
         """Waits for the runners to end; returns whether all have."""
         with self._ended:
             return self._ended.wait_for(lambda: self._running == 0, timeout_seconds)
+
+    def abandon(self, timeout_seconds: float) -> None:
+        """The process ends though handlers have not: notes that nobody has died of an event."""
+        threads = [threading.Thread(target=r.abandon, daemon=True) for r in self.running]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + timeout_seconds
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
 
     @property
     def runs_this(self) -> bool:

@@ -89,12 +89,13 @@ class Suspicion:
         """Events that have failed by what happened to the store or the process, by position."""
         self.suspect: RawEvent | None = None
         self._strikes = 0
-        self._alone_for = 0
+        self.alone_for = 0
+        """So many events more are tried one at a time."""
 
     @property
     def goes_singly(self) -> bool:
         """Whether each event is tried alone, and marked before."""
-        return self._alone_for > 0
+        return self.alone_for > 0
 
     def begin(self, checkpoint: Checkpoint) -> None:
         """Draws conclusions from how the last leader has ended."""
@@ -104,12 +105,12 @@ class Suspicion:
                 "the process ended while it worked on this event, and no other"
             )
         if position is not None or checkpoint.unclean_ends >= UNCLEAN_ENDS:
-            self._alone_for = reading.BATCH_EVENTS
+            self.alone_for = reading.BATCH_EVENTS
 
     def parts(self, events: Sequence[RawEvent]) -> list[Sequence[RawEvent]]:
         """What to commit before what: a suspect is set apart."""
-        if self._alone_for:
-            return [[event] for event in events[: min(self._alone_for, SINGLE_EVENTS)]]
+        if self.alone_for:
+            return [[event] for event in events[: min(self.alone_for, SINGLE_EVENTS)]]
         positions = [event.position for event in events] if self.suspect else []
         if self.suspect is None or self.suspect.position not in positions:
             return [events]
@@ -118,7 +119,7 @@ class Suspicion:
 
     def tried(self) -> None:
         """One event was tried alone, and the process lives."""
-        self._alone_for = max(0, self._alone_for - 1)
+        self.alone_for = max(0, self.alone_for - 1)
 
     def passed(self) -> None:
         """A batch is in."""
@@ -126,7 +127,7 @@ class Suspicion:
 
     def at_head(self) -> None:
         """There is nothing left that could kill the process."""
-        self._alone_for = 0
+        self.alone_for = 0
 
     def strike(self, failed: StoreFailedAt) -> None:
         """The store failed inside a handler. Once is the store; again and again is the event."""

@@ -18,6 +18,9 @@ from holdfast.metrics.catalogue import Metric
 FRESH_SECONDS = 1.0
 """What was read so lately is not read again."""
 
+ANSWER_SECONDS = 5.0
+"""A database that takes longer counts as away."""
+
 STATES: tuple[str, ...] = get_args(get_type_hints(ProjectionStatus)["state"])
 
 Labels = tuple[str, ...]
@@ -46,26 +49,47 @@ class Measured(Protocol):
 
 
 class Gauges:
-    """Reads the gauges of an app's projections. Safe to use from many threads."""
+    """Reads the gauges of an app's projections. Safe to use from many threads.
+
+    A database that does not answer keeps one thread waiting, whoever asks and however often.
+    """
 
     def __init__(self, app: Measured, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._app, self._monotonic = app, monotonic
-        self._reading = threading.Lock()
+        self._changed = threading.Condition()
+        self._is_reading = False
         self._read_at: float | None = None
         self._values: Values = {}
+        self._error: Exception | None = None
 
     def read(self) -> Values:
         """The present values, or those of a moment ago; none while the database is away."""
-        with self._reading:
+        with self._changed:
             now = self._monotonic()
-            if self._read_at is None or now - self._read_at >= FRESH_SECONDS:
-                try:
-                    self._values = measure(self._app)
-                except HoldfastError:
-                    # The runners' own failures say so: an old value would say that all is well.
-                    self._values = {}
-                self._read_at = self._monotonic()
+            if not self._is_reading and (
+                self._read_at is None or now - self._read_at >= FRESH_SECONDS
+            ):
+                self._is_reading = True
+                threading.Thread(target=self._read, name="holdfast gauges", daemon=True).start()
+            if not self._changed.wait_for(lambda: not self._is_reading, ANSWER_SECONDS):
+                return {}
+            if self._error is not None:
+                raise self._error
             return self._values
+
+    def _read(self) -> None:
+        values: Values = {}
+        failed: Exception | None = None
+        try:
+            values = measure(self._app)
+        except HoldfastError:
+            pass  # The runners' own failures say so: an old value would say that all is well.
+        except Exception as error:
+            failed = error
+        with self._changed:
+            self._values, self._error, self._read_at = values, failed, self._monotonic()
+            self._is_reading = False
+            self._changed.notify_all()
 
 
 def measure(app: Measured) -> Values:

@@ -52,6 +52,7 @@ def _values(signal: Signal) -> Iterator[tuple[Metric, float]]:
         case (
             signals.Stopped()
             | signals.LeaseLost()
+            | signals.Singled()
             | signals.PollRecovered()
             | signals.Decided()
             | signals.BreakerOpened()
