@@ -29,7 +29,7 @@ from holdfast.core.queue import (
 )
 from holdfast.sql.audit import write_audit
 from holdfast.sql.database import Connection, Database, Row
-from holdfast.sql.store import SqlWork
+from holdfast.sql.store import SqlWork, open_lane, write_lanes
 from holdfast.sql.values import moment, uuid
 
 ACTIONS: dict[str, tuple[Status, ...]] = {
@@ -247,18 +247,17 @@ class Queue:
         events = self._database.settled(connection, after, 1).events
         return bool(events) and events[0].position == position
 
-    def _refresh(self, connection: Connection, projection: str, feed: str, lane: str) -> None:
+    @staticmethod
+    def _refresh(connection: Connection, projection: str, feed: str, lane: str) -> None:
         """Makes the lane's row say what the queue holds."""
-        names = {"projection": projection, "feed": feed, "lane": lane}
-        count = int(connection.run("lane_count", names)[0][0])
-        checkpoint = Checkpoint(0, projection, feed, 0, 0, "stopped", 0, 0)
-        work = SqlWork(self._database, connection)
+        whose = {"projection": projection, "feed": feed}
+        count = int(connection.run("lane_count", whose | {"lane": lane})[0][0])
         if count == 0:
-            work.open_lane(checkpoint, lane)
+            open_lane(connection, whose, lane)
             return
-        status, next_attempt_at = connection.run("lane_head", names)[0]
+        status, next_attempt_at = connection.run("lane_head", whose | {"lane": lane})[0]
         due_at = {"pending": AT_ONCE, "failed": moment(next_attempt_at) or AT_ONCE}.get(status)
-        work.write_lanes(checkpoint, {lane: Lane(count, due_at)})
+        write_lanes(connection, whose, {lane: Lane(count, due_at)})
 
     def _event(self, connection: Connection, position: int) -> RawEvent:
         rows = connection.run("read", {"after": position - 1, "limit": 1})

@@ -263,12 +263,10 @@ class SqlWork:
         self._connection.run("fail_item", names | _errors(setback.record))
 
     def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None:
-        items = [{"lane": n, "events": x.events, "due_at": x.due_at} for n, x in lanes.items()]
-        if items:
-            self._connection.run("write_lanes", {**_of(checkpoint), "lanes": _json(items)})
+        write_lanes(self._connection, _of(checkpoint), lanes)
 
     def open_lane(self, checkpoint: Checkpoint, lane: str) -> None:
-        self._connection.run("open_lanes", {**_of(checkpoint), "lanes": _json([lane])})
+        open_lane(self._connection, _of(checkpoint), lane)
 
 
 class JournalSource:
@@ -298,6 +296,20 @@ class SqlLeases:
 
     def acquire(self, checkpoint: Checkpoint) -> Lease | None:
         return self._database.lease(checkpoint)
+
+
+def write_lanes(
+    connection: Connection, whose: Mapping[str, Any], lanes: Mapping[str, Lane]
+) -> None:
+    """Closes lanes of a projection on a feed, or changes what is known of them."""
+    items = [{"lane": n, "events": x.events, "due_at": x.due_at} for n, x in lanes.items()]
+    if items:
+        connection.run("write_lanes", {**whose, "lanes": _json(items)})
+
+
+def open_lane(connection: Connection, whose: Mapping[str, Any], lane: str) -> None:
+    """Nothing waits in the lane any more."""
+    connection.run("open_lanes", {**whose, "lanes": _json([lane])})
 
 
 def _changed(connection: Connection, checkpoint: Checkpoint) -> Exception:
