@@ -58,13 +58,11 @@ class SqliteConnection:
 
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
         with self._translated():
-            adapted = {key: plain(value) for key, value in (params or {}).items()}
-            return self.raw.execute(query(name, "sqlite"), adapted).fetchall()
+            return self.raw.execute(query(name, "sqlite"), plain(params or {})).fetchall()
 
     def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
         with self._translated():
-            rows = ({key: plain(value) for key, value in row.items()} for row in params)
-            self.raw.executemany(query(name, "sqlite"), rows)
+            self.raw.executemany(query(name, "sqlite"), map(plain, params))
 
     def script(self, sql: str) -> None:
         with self._translated():

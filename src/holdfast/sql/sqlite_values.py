@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 from uuid import UUID
 
@@ -67,10 +69,19 @@ def decode(column: Column, value: Any) -> Any:
             return value
 
 
-def plain(value: Any) -> Any:
+def plain(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of our own statements, as the schema stores them."""
+    return {key: v if type(v) in _AS_THEY_ARE else _plain(v) for key, v in params.items()}
+
+
+_AS_THEY_ARE = frozenset((str, int, float, bytes, bool, NoneType))
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds")
+        if value.tzinfo is not UTC:
+            value = value.astimezone(UTC)
+        return value.isoformat(timespec="microseconds")
     return str(value) if isinstance(value, UUID) else value
 
 
