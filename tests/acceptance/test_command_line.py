@@ -13,6 +13,7 @@ JOURNAL_COMMANDS = ("append", "export", "head", "import", "tail")
 
 
 def test_help_lists_every_command(place: Place) -> None:
+    place.fresh = True
     listed = place.ok("--help").out
     assert all(f"  {name} " in listed for name in COMMANDS)
     listed = place.ok("journal", "--help").out
@@ -127,7 +128,15 @@ def test_a_module_that_fails_to_import(place: Place, said: str) -> None:
     assert place.contents() == {}
 
 
+def test_characters_that_the_output_can_not_show_are_escaped(place: Place) -> None:
+    append = ("journal", "append", "bank:app", "5 €", "--type", "Credited")
+    place.ok(*append, "--data", '{"amount": 1}')
+    said = place.ok("journal", "tail", "bank:app", PYTHONIOENCODING="latin-1").out
+    assert r"5 \u20ac v1" in said
+
+
 def test_v_shows_the_traceback_of_a_failed_import(place: Place) -> None:
+    place.fresh = True
     place.write("broken.py", "def f():\n    oops\nf()\n")
     refused = place.run("status", "broken:app", "-v")
     assert refused.code == 1

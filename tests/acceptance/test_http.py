@@ -146,6 +146,7 @@ def test_what_it_answers(place: Place) -> None:
 
 
 def test_without_the_extra_metrics_say_what_to_install(place: Place) -> None:
+    place.fresh = True
     place.write("prometheus_client.py", "raise ModuleNotFoundError('not installed')\n")
     worker = Worker(place.work("--http", "0"))
     found = worker.ask("/metrics")

@@ -14,6 +14,7 @@ WAIT_SECONDS = 30.0
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_works_and_stops_cleanly(any_place: Place, number: signal.Signals) -> None:
+    any_place.fresh = True
     any_place.credit(1, 2, 3)
     worker = any_place.work()
     any_place.wait_for(3)
@@ -94,6 +95,7 @@ def test_a_fault_is_durable_and_stops_nobody_else(any_place: Place) -> None:
 def test_it_ends_by_itself_when_all_have_faulted(any_place: Place) -> None:
     any_place.credit(1)
     place = any_place
+    place.fresh = True
     place.write("only.py", ONE_FAULTY)
     worker = place.start("run", "only:app")
     assert worker.wait() == 3

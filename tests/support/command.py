@@ -19,8 +19,9 @@ from psycopg import sql
 
 from holdfast import App
 from tests.support.postgres import wait_until
+from tests.support.processes import ROOT, Process
 
-ROOT = Path(__file__).parents[2]
+AnyProcess = Process | subprocess.Popen[bytes]
 BANK = ROOT / "tests" / "acceptance" / "bank_module.py"
 WAIT_SECONDS = 60.0
 
@@ -51,6 +52,9 @@ class Result:
 class Place:
     """A folder with `bank.py`, whose app is on the given database."""
 
+    fresh = False
+    """Whether its commands start in fresh interpreters, as users' do, and not as forks."""
+
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.url = folder, url
         folder.mkdir(exist_ok=True)
@@ -64,16 +68,13 @@ class Place:
 
     def run(self, *arguments: str, stdin: bytes = b"", **env: str) -> Result:
         """Runs a command to its end."""
-        done = subprocess.run(
-            [sys.executable, "-m", "holdfast", *arguments],
-            cwd=self.folder,
-            env=self._env(env),
-            input=stdin,
-            capture_output=True,
-            timeout=WAIT_SECONDS,
-            check=False,
-        )
-        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+        process = self._begin(arguments, env)
+        try:
+            out, err = process.communicate(stdin, WAIT_SECONDS)
+        finally:
+            process.kill()
+            code = process.wait(WAIT_SECONDS)
+        return Result(code, out.decode(), err.decode())
 
     def ok(self, *arguments: str, stdin: bytes = b"", **env: str) -> Result:
         """Runs a command that must succeed."""
@@ -83,7 +84,7 @@ class Place:
 
     def start(self, *arguments: str, **env: str) -> "Command":
         """Starts a command that goes on; `close` ends it."""
-        command = Command(arguments, folder=self.folder, env=self._env(env))
+        command = Command(self._begin(arguments, env))
         self._running.append(command)
         return command
 
@@ -125,26 +126,29 @@ class Place:
         for command in self._running:
             command.close()
 
-    def _env(self, extra: dict[str, str]) -> dict[str, str]:
+    def _begin(self, arguments: tuple[str, ...], extra: dict[str, str]) -> AnyProcess:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
-        return {**kept, "PYTHONPATH": str(ROOT / "src"), "BANK_URL": self.url, **extra}
-
-
-class Command:
-    """A command that goes on until it is stopped. What it prints is in `out` and `err`."""
-
-    def __init__(self, arguments: tuple[str, ...], *, folder: Path, env: dict[str, str]) -> None:
-        self.out: list[str] = []
-        self.err: list[str] = []
-        self._process = subprocess.Popen(
+        env = {**kept, "PYTHONPATH": str(ROOT / "src"), "BANK_URL": self.url, **extra}
+        if not self.fresh and not any(name.startswith("PYTHON") for name in extra):
+            return Process(["holdfast", *arguments], cwd=self.folder, env=env)
+        return subprocess.Popen(
             [sys.executable, "-m", "holdfast", *arguments],
-            cwd=folder,
+            cwd=self.folder,
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C in the terminal is meant for the tests
         )
+
+
+class Command:
+    """A command that goes on until it is stopped. What it prints is in `out` and `err`."""
+
+    def __init__(self, process: AnyProcess) -> None:
+        self.out: list[str] = []
+        self.err: list[str] = []
+        self._process = process
         pairs = ((self._process.stdout, self.out), (self._process.stderr, self.err))
         self._readers = [
             threading.Thread(target=_collect, args=pair, daemon=True) for pair in pairs

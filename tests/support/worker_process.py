@@ -2,18 +2,15 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Self
 
 from holdfast.core import reading
 from tests.support import worker
 from tests.support.postgres import wait_until
+from tests.support.processes import ROOT, Process
 
-ROOT = Path(__file__).parents[2]
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
 
@@ -39,16 +36,7 @@ class WorkerProcess:
             worker.MAX_FAILURES: str(max_failures),
         }
         self.lines: list[str] = []
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", *command, *options],
-            cwd=ROOT,
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,  # a Ctrl-C in the terminal is meant for the tests
-        )
+        self._process = Process([*command, *options], cwd=ROOT, env=env, merge_stderr=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -77,7 +65,7 @@ class WorkerProcess:
     def freeze(self) -> None:
         """Stops the process where it stands, and returns when it does."""
         self.send(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+        self._process.wait_stopped(STOP_SECONDS)
 
     def wake(self) -> None:
         self.send(signal.SIGCONT)
@@ -95,8 +83,7 @@ class WorkerProcess:
     def wait(self, timeout_seconds: float = STOP_SECONDS) -> int:
         code = self._process.wait(timeout_seconds)
         self._reader.join(timeout_seconds)
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             pipe.close()
         return code
 
@@ -119,6 +106,5 @@ class WorkerProcess:
             assert self.said(start, times=times), repr(self)
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.lines.append(line.rstrip("\n"))
+            self.lines.append(line.decode().rstrip("\n"))
