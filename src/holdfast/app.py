@@ -33,7 +33,7 @@ from holdfast.logs import guarded, log_signal
 from holdfast.running import STOP_SECONDS, Running
 from holdfast.sql import statuses, upkeep
 from holdfast.sql.audit import read_audit
-from holdfast.sql.database import Database
+from holdfast.sql.database import Database, refuse_handlers
 from holdfast.sql.explain import Reason, explain
 from holdfast.sql.forks import at_fork
 from holdfast.sql.journal import Journal
@@ -305,6 +305,7 @@ class App:
 
         With `by`, the audit has a row for it.
         """
+        refuse_handlers(self._database, "a projection")
         definition = self._definition(projection)
         self._prepare()
         change = None if by is None else self._changed(by, note)
@@ -380,6 +381,7 @@ class App:
             raise HoldfastError(f"projections can't {what} from inside a handler of the same app")
 
     def _changed(self, by: str, note: str | None) -> upkeep.Changed:
+        refuse_handlers(self._database, "a projection")
         return upkeep.Changed(by, self._clock.now(), note)
 
     def _lane_of(self, projection: str, event: RawEvent) -> str:

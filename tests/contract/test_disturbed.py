@@ -3,6 +3,9 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from holdfast import (
     App,
     Event,
+    HoldfastError,
     Park,
     Policy,
     Projection,
@@ -18,7 +22,10 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.testing.contracts.samples import Counted, status_of
+from holdfast.core.ports import Checkpoint
+from holdfast.core.queue import Waiting
+from holdfast.sql.store import SqlSession
+from holdfast.testing.contracts.samples import Counted, eventually, status_of
 
 SICK = QueueSelection(lane="sick")
 BEHIND = QueueSelection(lane="other", status="pending")
@@ -78,7 +85,7 @@ class Tally:
     n: int = 0
 
 
-def folded(people: People) -> type[Any]:
+def folded(people: Any) -> type[Any]:
     class Tallies(TableProjection[Tally]):
         table, row, key_columns = "tallies", Tally, ("stream",)
 
@@ -90,7 +97,7 @@ def folded(people: People) -> type[Any]:
     return Tallies
 
 
-def handled(people: People) -> type[Any]:
+def handled(people: Any) -> type[Any]:
     class Tallies(Projection):
         tables: ClassVar = {"tallies": "CREATE TABLE tallies (n bigint)"}
 
@@ -122,6 +129,41 @@ def test_a_batch_is_done_in_vain_once(app: App, people: People) -> None:
     assert status_of(app, "tallies").closed_lanes == 2
 
 
+def test_many_rounds_are_done_in_vain_once(app: App, people: People) -> None:
+    with app.running():
+        for n in range(10, 20):
+            app.wait_for("tallies", app.journal.append("well", [Counted(n)]).position)
+    assert len(people.tried) <= 10 + 1
+
+
+@pytest.mark.parametrize("change", ["queue", "pause", "append"])
+def test_a_handler_changes_nothing_behind_its_transaction(store_url: str, change: str) -> None:
+    """Held or not, it is refused, lest it wait for its own transaction, or be made twice."""
+    errors: list[Exception] = []
+    with App(store_url) as app:
+
+        def handle(_: int) -> None:
+            try:
+                match change:
+                    case "queue":
+                        app.queue.requeue(QueueSelection(), by="a handler")
+                    case "pause":
+                        app.pause("folded_tallies", by="a handler")
+                    case _:
+                        app.journal.append("more", [Counted(0)])
+            except HoldfastError as error:
+                errors.append(error)
+
+        people = SimpleNamespace(handle=handle)
+        for kind in (folded, handled):
+            app.projection(name=f"{kind.__name__}_tallies")(kind(people))
+        app.journal.append("a", [Counted(1)])
+        app.catch_up()
+        assert len(errors) == 2
+        assert all("inside a handler" in str(error) for error in errors)
+        assert app.journal.head() == 1
+
+
 def test_a_drain_is_done_in_vain_once(app: App, people: People) -> None:
     people.is_sick = False
     app.queue.requeue(SICK, by="me")
@@ -129,3 +171,66 @@ def test_a_drain_is_done_in_vain_once(app: App, people: People) -> None:
     assert people.tried.count(1) <= 2
     assert people.tried.count(2) <= 2
     assert status_of(app, "tallies").closed_lanes == 1
+
+
+class Meddled(App):
+    """An app whose sessions let a person in after each look at the head of a lane."""
+
+    meddle: Any = None
+
+    def _open_session(self) -> SqlSession:
+        self._prepare()
+        return MeddledSession(self)
+
+
+class MeddledSession(SqlSession):
+    def __init__(self, app: Meddled) -> None:
+        super().__init__(app._database)
+        self._app = app
+
+    def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[Waiting]:
+        found = super().lane_items(checkpoint, lane, limit)
+        meddle, self._app.meddle = self._app.meddle, None
+        if meddle is not None and limit == 2:  # One to be tried, and the one that follows.
+            meddle(found[0].id)
+        else:
+            self._app.meddle = meddle
+        return found
+
+
+def test_who_is_blamed_is_who_was_tried(tmp_path: Path) -> None:
+    """A person resolves a head between the look at it and the lock; the next one is the culprit."""
+    url = f"sqlite:///{tmp_path}/meddled.db"
+    sick = True
+    with Meddled(url) as app, App(url) as other:
+
+        @app.projection(policy=Policy(on_error=Park()))
+        class Tallies(Projection):
+            tables: ClassVar = {"tallies": "CREATE TABLE tallies (n integer PRIMARY KEY)"}
+
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                if sick and event.data.n == 1:
+                    raise ValueError("sick")
+                # Takes the whole transaction with it, if the number is there.
+                n = 0 if event.data.n == 2 else event.data.n
+                tx.execute("INSERT OR ROLLBACK INTO tallies VALUES (?)", (n,))
+
+        app.journal.append("z", [Counted(0)])
+        app.journal.append("sick", [Counted(1), Counted(2), Counted(3)])
+        app.catch_up()
+        sick = False
+        resolve = partial(other.queue.resolve, by="somebody")
+        with app.running():
+            app.wait_for("tallies", 4)
+            app.pause("tallies", by="me")  # From now on the lane is read behind the lock.
+            app.queue.requeue(SICK, by="me")
+            app.meddle = lambda id_: resolve(QueueSelection(ids=(id_,)))
+            app.resume("tallies", by="me")
+            eventually(lambda: [i.status for i in app.queue.list()][1:] == ["dead", "pending"])
+        assert app.meddle is None, "nobody came between"
+        assert [(item.position, item.status) for item in app.queue.list()] == [
+            (2, "resolved"),
+            (3, "dead"),
+            (4, "pending"),
+        ]

@@ -439,6 +439,36 @@ def test_what_is_added_and_resolved_before_a_worker_runs_is_not_tried(
     assert bank.rows() == [1, 3]
 
 
+def test_add_puts_an_event_behind_what_holds_its_stream(store_url: str) -> None:
+    """An event whose row can't be computed holds its stream, for a person's park as well."""
+    broken = True
+    with App(store_url) as app:
+
+        @app.projection(policy=Policy(on_error=Park()))
+        class Totals(TableProjection[Total]):
+            def key(self, event: Event[Any]) -> str:
+                if broken and event.data.n == 1:
+                    raise ValueError("no key")
+                return "a row"
+
+            @on(Counted)
+            def counted(self, row: Total, event: Event[Counted]) -> None:
+                row.n = row.n * 10 + event.data.n
+
+        app.journal.append("s", [Counted(1)])
+        app.catch_up()
+        app.journal.append("s", [Counted(2)])
+        item = app.queue.add("totals", 2, by="me")
+        assert item.lane == "s"
+        app.queue.requeue(QueueSelection(ids=(item.id,)), by="me")
+        app.catch_up()
+        assert fetch(app, "SELECT n FROM totals") == []
+        broken = False
+        app.queue.requeue(QueueSelection(), by="me")
+        app.catch_up()
+        assert fetch(app, "SELECT n FROM totals") == [(12,)]
+
+
 def test_add_refuses_what_would_be_applied_twice(bank: Bank) -> None:
     with pytest.raises(ConfigError, match="never run here"):
         bank.app.queue.add("ledger", 1, by="me")

@@ -244,3 +244,45 @@ def test_killed_while_idle_blames_nobody(store_url: str, kind: Kind, spoilt: Spo
         assert start_again_until(store_url, lambda: is_at_head(store_url, kind)) == 0
         found = check_lanes(store_url, kind)
         assert not found.statuses, found
+
+
+@of_kinds("keyed")
+def test_killer_is_found_though_a_lane_is_always_due(
+    store_url: str, kind: Kind, spoilt: Spoilt
+) -> None:
+    """An event in the queue that fails again and again, at once, takes nobody's mark away."""
+    spoilt[1] = "park and again"
+    spoilt[KILLER] = "kill"
+    with build_lanes_app(store_url, kind) as app:
+        append(app, *range(1, EVENTS + 1))
+        assert start_again_until(store_url, lambda: killer(app) is not None) <= DEATHS + 1
+        item = killer(app)
+        assert item is not None
+        assert item.error_type == "ProcessDied"
+
+
+@of_kinds("folded")
+def test_what_people_do_in_a_crash_loop_is_no_death(
+    store_url: str, kind: Kind, spoilt: Spoilt
+) -> None:
+    """An event that was tried alone twice, and died of once, is not to blame yet."""
+    spoilt[1] = "kill"
+    with build_lanes_app(store_url, kind) as app:
+        append(app, 1, 2)
+        for _ in range(UNCLEAN_ENDS):
+            with WorkerProcess(store_url, command=COMMAND) as worker:
+                worker.wait()
+        spoilt[1] = "hold"
+        with WorkerProcess(store_url, command=COMMAND) as worker:
+            worker.wait_until_said("Singled")
+            worker.wait_until_said("Suffering 1")
+            app.pause(kind, by="a person")
+            app.resume(kind, by="a person")
+            spoilt[1] = "kill"
+            worker.wait()
+            worker.wait_until_said("Suffering 1 kill")
+        spoilt[1] = "hold"
+        with WorkerProcess(store_url, command=COMMAND) as worker:
+            worker.wait_until_said("Suffering 1")
+            assert not check_lanes(store_url, kind).statuses
+            worker.kill()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core.suspicion import MARKED_DEATHS, UNCLEAN_ENDS
 from holdfast.testing.contracts.samples import fetch
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
@@ -89,6 +90,23 @@ def test_a_handler_that_hangs_does_not_prevent_the_stop(store_url: str, tmp_path
         with WorkerProcess(store_url) as next_one:
             await_arrival(store_url)
             assert next_one.stop() == 0, next_one
+    check_rows(store_url, complete=True)
+
+
+def test_a_handler_that_hangs_at_every_stop_is_not_to_blame(store_url: str, tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    reached = hold.with_suffix(".reached")
+    with build_app(store_url) as app:
+        app.migrate()
+        app.journal.append("account-1", [Moved(1), Moved(2, hold=str(hold)), Moved(3)])
+        for _ in range(UNCLEAN_ENDS + MARKED_DEATHS):
+            reached.unlink(missing_ok=True)
+            with WorkerProcess(store_url, "--stop-seconds", "0.1") as worker:
+                wait_until(reached.exists, 30, "the handler to hang")
+                assert worker.stop() == 1, worker
+        hold.unlink()
+        app.catch_up(timeout_seconds=60)
     check_rows(store_url, complete=True)
 
 

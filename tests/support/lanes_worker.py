@@ -26,7 +26,13 @@ SPARE_BYTES = "LANES_SPARE_BYTES"
 DEATHS = ("exit", "kill", "memory")
 
 SOON = Backoff(max_attempts=3, delay_seconds=0.02, jitter=0.0)
-WAYS: dict[str, Decision] = {**DECISIONS, "park and soon": Park(SOON), "skip": Skip()}
+AGAIN = Backoff(max_attempts=None, delay_seconds=0.001, max_delay_seconds=0.001, jitter=0.0)
+WAYS: dict[str, Decision] = {
+    **DECISIONS,
+    "park and soon": Park(SOON),
+    "park and again": Park(AGAIN),
+    "skip": Skip(),
+}
 
 
 class Spoilt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -21,6 +22,9 @@ DRAIN_EVENTS = 100
 
 LOOK_AGAIN = timedelta(seconds=1)
 """How long a lane waits for another one to open."""
+
+Alone = Callable[[RawEvent], AbstractContextManager[None]]
+"""The block in which an event is tried that may kill the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,37 +74,50 @@ class Drainer:
 
     def __init__(self, stint: Stint) -> None:
         self._stint = stint
+        self._tried = _Part("", 0, (), None)
 
-    def drain(self, lane: str, *, alone: Callable[[RawEvent], None] | None = None) -> int:
+    def drain(self, lane: str, *, alone: Alone | None = None) -> int:
         """Tries what waits in a lane, in order; returns how many events were applied.
 
         Ends at the first event that fails. Raises Halted where the whole projection has to wait or
-        to stop. With `alone`, one event is tried, after a call that names it.
+        to stop. With `alone`, one event is tried, in the block that it gives.
         """
         if alone is None:
             return self._drain(self._read(lane, DRAIN_EVENTS))
         part = self._read(lane, 1)
         if not part.due:
-            return self._drain(part)
-        alone(part.due[0].event)
-        return self._drain(part, marked=part.due[0].id)
+            return self._drain(part, only=[])
+        with alone(part.due[0].event):
+            return self._drain(part, only=[part.due[0].id])
+
+    def is_head(self, lane: str, position: int) -> bool:
+        """Whether the event at a position is the lane's head."""
+        stint = self._stint
+        head = stint.session.lane_items(stint.checkpoint, lane, 1)
+        return bool(head) and head[0].event.position == position
 
     def _drain(
-        self, part: _Part, *, marked: int | None = None, refused: EventFailed | None = None
+        self,
+        part: _Part,
+        *,
+        only: Sequence[int] | None = None,
+        refused: EventFailed | None = None,
     ) -> int:
         try:
             try:
-                return self._commit(part, marked, refused)
+                return self._commit(part, only, refused)
             except (Unrepeatable, BatchRefused):
-                return self._commit(part, marked, refused, singly=True)
+                return self._commit(part, only, refused, singly=True)
         except Exception as error:
+            tried = self._tried.due
             cause = self._cause(error)
-            if cause is None or refused is not None:
+            if cause is None or not tried or (refused and _is(refused, tried[0])):
                 raise
-        if len(part.due) == 1:
-            return self._drain(part, refused=EventFailed(part.due[0].event, cause))
+        if len(tried) == 1:
+            refused = EventFailed(tried[0].event, cause)
+            return self._drain(self._tried, only=only, refused=refused)
         # One of them is to blame for all: alone, each shows whether it is the one.
-        return self._drain(self._read(part.lane, 1))
+        return self._drain(self._read(part.lane, 1), only=only)
 
     def _read(self, lane: str, limit: int) -> _Part:
         stint = self._stint
@@ -123,7 +140,7 @@ class Drainer:
     def _commit(
         self,
         part: _Part,
-        marked: int | None,
+        only: Sequence[int] | None,
         refused: EventFailed | None,
         *,
         singly: bool = False,
@@ -134,8 +151,9 @@ class Drainer:
         with stint.transaction() as held:
             if held is not None:
                 part = self._read(part.lane, part.limit)
-                if marked is not None and [item.id for item in part.due] != [marked]:
+                if only is not None and [item.id for item in part.due] != only:
                     raise Revised("a person has dealt with the marked event")
+            self._tried = part
             result = _Result(part)
             with stint.engine.batch(
                 stint.checkpoint, part.events, held, again=True, singly=singly
@@ -162,7 +180,7 @@ class Drainer:
             result.stop = _Stop(self._stint.clock.now() + LOOK_AGAIN)
             return
         try:
-            if refused is not None and refused.event.position == item.event.position:
+            if refused is not None and _is(refused, item):
                 raise refused
             self._stint.attempt(batch, item.event)
         except EventFailed as failed:
@@ -241,3 +259,7 @@ class Drainer:
                 stint.emit(Died(*stint.names, event.position, event.type, lane))
         if result.applied or is_open:
             stint.emit(Drained(*stint.names, lane, len(result.applied), is_open))
+
+
+def _is(failed: EventFailed, item: Waiting) -> bool:
+    return failed.event.position == item.event.position

@@ -12,34 +12,37 @@ from holdfast.core.definition import Definition, lane_of
 from holdfast.core.errors import Fenced, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Revised, Session, TransactionEnded, Work
+from holdfast.core.queue import text_of
 
 
-class EventFailed(Exception):
-    """One event could not be applied; nothing of it is left."""
+class AtEvent(Exception):
+    """Something happened at an event, whose payload is not for messages."""
 
     def __init__(self, event: RawEvent, error: BaseException) -> None:
-        super().__init__(event, error)
+        super().__init__(event.position)
         self.event, self.error = event, error
 
+    def __str__(self) -> str:
+        kind, event = type(self.error).__name__, self.event
+        return f"event {event.id} at position {event.position}: {kind}: {text_of(self.error)}"
 
-class StoreFailedAt(Exception):
+
+class EventFailed(AtEvent):
+    """One event could not be applied; nothing of it is left."""
+
+
+class StoreFailedAt(AtEvent):
     """The store failed in an event's handler: whose fault it is shows when it happens again."""
 
-    def __init__(self, event: RawEvent, error: StoreUnavailable) -> None:
-        super().__init__(event, error)
-        self.event, self.error = event, error
+    error: StoreUnavailable
 
 
 class BatchRefused(Exception):
     """What the events together left in the rows can't be stored; one of them is to blame."""
 
 
-class BatchLost(Exception):
+class BatchLost(AtEvent):
     """An event failed and took the whole transaction with it; nothing of the batch is in."""
-
-    def __init__(self, event: RawEvent, error: BaseException) -> None:
-        super().__init__(event, error)
-        self.event, self.error = event, error
 
 
 class Unrepeatable(Exception):

@@ -33,4 +33,8 @@ class Failure:
 
 
 class ProcessDied(Exception):
-    """The process ended without a word while it worked on this event, and on nothing else."""
+    """The process ended without a word, so many times, while it worked on this event alone."""
+
+    def __init__(self, deaths: int) -> None:
+        super().__init__("the process ended while it worked on this event, and no other")
+        self.deaths = deaths

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from threading import Event as Flag
 
 from holdfast.core.apply import Applier
@@ -67,7 +67,6 @@ class Follower:
             except Revised:
                 self._revise()
                 continue
-            stint.is_disturbed = False
             self._progressed()
             if self._is_arrived(until):
                 return True
@@ -108,16 +107,25 @@ class Follower:
 
     def _drain(self) -> None:
         """Tries the lanes that are due, between batches."""
-        for lane in self._stint.lanes.due(self._stint.clock.now())[:DRAIN_LANES]:
+        stint = self._stint
+        due: Sequence[str] = stint.lanes.due(stint.clock.now())
+        marked = self._suspicion.marked
+        if marked is not None:
+            if marked > stint.checkpoint.position:
+                return  # It comes in the feed, and first.
+            due = sorted(due, key=lambda lane: not self._drainer.is_head(lane, marked))
+        for lane in due[:DRAIN_LANES]:
             if self._stop.is_set():
                 return
+            if stint.lanes.get(lane) is None:
+                continue  # A person has opened it meanwhile.
             if not self._suspicion.goes_singly:
                 with solitude.shared():
                     self._drainer.drain(lane)
                 continue
             for _ in range(SINGLE_EVENTS):
                 with solitude.alone():
-                    drained = self._drainer.drain(lane, alone=self._mark)
+                    drained = self._drainer.drain(lane, alone=self._alone)
                 if not drained or self._stop.is_set():
                     break
 
@@ -129,8 +137,7 @@ class Follower:
                 if self._stop.is_set():
                     break
                 if self._suspicion.goes_singly:
-                    with solitude.alone():
-                        self._mark(part[0])
+                    with solitude.alone(), self._alone(part[0]):
                         self._applier.apply(part)
                     self._suspicion.tried()
                 else:
@@ -144,8 +151,15 @@ class Follower:
                 applied = stint.checkpoint.events_processed - before.events_processed
                 stint.emit(Committed(*stint.names, position, applied, seconds))
 
-    def _mark(self, event: RawEvent) -> None:
-        self._stint.session.mark(self._stint.checkpoint, event)
+    @contextmanager
+    def _alone(self, event: RawEvent) -> Iterator[None]:
+        """One event is tried, with a mark that tells the next process if this one dies of it."""
+        attempt = self._suspicion.attempt_at(event)
+        self._stint.session.mark(self._stint.checkpoint, event, attempt)
+        try:
+            yield
+        finally:
+            self._suspicion.survived(event)
 
     def _wait(self, *, is_busy: bool) -> None:
         poll = self._stint.definition.poll

@@ -55,7 +55,8 @@ class Checkpoint:
     """How far a projection has come on a feed, and who may move it on.
 
     `epoch` fences runners; `revision` counts what people have changed. `unclean_ends`: so many
-    processes in a row have died here. `mark_position`: one died at this event, which was alone.
+    processes in a row have died here. `mark_position`: so many (`mark_attempts`) of them died at
+    this event, which was alone.
     """
 
     id: int
@@ -196,14 +197,13 @@ class Session(Protocol):
         """Makes the projection's tables fit its definition, or raises SchemaError."""
 
     def take_over(
-        self, checkpoint: Checkpoint, *, resumed: bool = False, idle: bool = False
+        self, checkpoint: Checkpoint, *, resumed: bool = False, ended_well: bool = False
     ) -> Checkpoint:
         """Raises the epoch, which fences every earlier runner, and marks it running.
 
-        `resumed`: this runner was the last to lead it, and has only lost its connection. `idle`:
-        there is nothing to do, so the last leader can't have died of an event. What is not known to
-        have ended well counts as a death. Raises ProjectionFaulted where only a reset makes the
-        rows right again.
+        `resumed`: this runner was the last to lead it, and has only lost its connection.
+        `ended_well`: the last leader can't have died of an event. What is not known to have ended
+        well counts as a death. Raises ProjectionFaulted where only a reset makes the rows right.
         """
 
     def check_epoch(self, checkpoint: Checkpoint) -> None:
@@ -220,8 +220,11 @@ class Session(Protocol):
     def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> Sequence[Waiting]:
         """What waits in a lane, in order."""
 
-    def mark(self, checkpoint: Checkpoint, event: RawEvent) -> None:
-        """Notes, durably, that this event is tried alone, in case the process dies of it."""
+    def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
+        """Notes, durably, that this event is tried alone, in case the process dies of it.
+
+        `attempts`: so many times, with this one, processes have tried it alone and died or not yet.
+        """
 
     def note_wait(
         self, checkpoint: Checkpoint, until: datetime, reason: str, *, keep_mark: bool
@@ -242,6 +245,12 @@ class Session(Protocol):
     def transaction(self) -> AbstractContextManager[Work]:
         """Commits at the end of the block; rolls back if it raises."""
 
+    def working(self) -> AbstractContextManager[None]:
+        """Users' code runs in this block, and changes nothing in the store but by its `tx`."""
+
+    def abort(self) -> None:
+        """Ends the transaction that another thread is in, where that can be done."""
+
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         """The store's failure behind `error`, or None when the store is not to blame."""
 
@@ -259,6 +268,10 @@ class Lease(Protocol):
 
     @property
     def held(self) -> bool: ...
+
+    @property
+    def was_given_back(self) -> bool:
+        """Whether the last holder is known to have given it back, rather than died with it."""
 
     def release(self) -> None: ...
 

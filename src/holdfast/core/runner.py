@@ -79,6 +79,7 @@ class Runner:
         self._stop = threading.Event()
         self._arrived = False
         self._checkpoint: Checkpoint | None = None
+        self._held: tuple[Session, Lease] | None = None
         self._failures = 0
         self._failing_since = wiring.clock.now()
         self._waits_for: RawEvent | None = None
@@ -111,11 +112,17 @@ class Runner:
     def abandon(self) -> None:
         """Its handler does not return, and the process ends: that is nobody's death.
 
-        What the handler has begun is undone. Does what the store allows, which may block.
+        What the handler has begun is undone. May block.
         """
-        if self._checkpoint is not None:
-            with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
-                session.release(self._checkpoint)
+        held = self._held
+        if held is None or self._checkpoint is None:
+            return
+        session, lease = held
+        session.abort()
+        # A lease that was given back says as much, where the store can't be written.
+        lease.release()
+        with suppress(Exception), closing(self._wiring.open_session()) as session:
+            session.release(self._checkpoint)
 
     def raise_fault(self) -> None:
         """Raises ProjectionFaulted if the runner ended with a fault; its cause is the error."""
@@ -134,7 +141,7 @@ class Runner:
                 return
             checkpoint, lease = found
             try:
-                checkpoint = self._take_over(session, checkpoint)
+                checkpoint = self._take_over(session, checkpoint, lease)
                 self._emit(Started(*self._names, checkpoint.position, checkpoint.epoch))
                 if singly := self._suspicion.alone_for:
                     deaths = checkpoint.unclean_ends
@@ -162,13 +169,14 @@ class Runner:
             if self._arrived or self._stop.wait(STANDBY_SECONDS):
                 return None
 
-    def _take_over(self, session: Session, checkpoint: Checkpoint) -> Checkpoint:
+    def _take_over(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> Checkpoint:
         resumed = self._checkpoint is not None and self._checkpoint.epoch == checkpoint.epoch
         if not resumed:
             self._judge = self._new_judge()
         head = self._wiring.open_source(session).head()
         idle = head <= checkpoint.position and not session.closed_lanes(checkpoint)
-        self._checkpoint = session.take_over(checkpoint, resumed=resumed, idle=idle)
+        ended_well = idle or lease.was_given_back
+        self._checkpoint = session.take_over(checkpoint, resumed=resumed, ended_well=ended_well)
         self._suspicion.begin(self._checkpoint)
         return self._checkpoint
 
@@ -196,6 +204,7 @@ class Runner:
 
     def _work(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> Wait | None:
         """Works until something ends it; returns a wait if the same event is to be tried again."""
+        self._held = session, lease
         stint = Stint(
             self.definition,
             types=self._wiring.types,

@@ -24,6 +24,9 @@ from holdfast.core.signals import CallbackFailed, Recovered, Signal
 SLICE_SECONDS = 1.0
 """A transaction ends after the event that exceeds this, so that slow handlers don't hold locks."""
 
+DISTURBED_SECONDS = 5.0
+"""For so long after a person's change, the next one has to wait for a transaction's end."""
+
 
 class Halted(Exception):
     """An event can't be passed now; everything before it is committed."""
@@ -37,8 +40,9 @@ class Stint:
     """Where a leader is: its checkpoint, its closed lanes, and the rows it keeps in memory.
 
     `blamed`: events that have failed by what happened to the process or to the store.
-    `is_disturbed`: a person has come between. Transactions hold the checkpoint from their beginning
-    then, so that work is done in vain once, and not for as long as people go on.
+
+    For some seconds after a person has come between, transactions hold the checkpoint from their
+    beginning, so that work is done in vain once, and not for as long as people go on.
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class Stint:
         self._types, self._caller = types, caller
         self._rate = _Rate(clock)
         self._blamed = blamed
-        self.is_disturbed = False
+        self._disturbed_until = 0.0
         table = definition.table
         self.engine: Engine = (
             HandlerEngine(definition, types, session, caller)
@@ -75,7 +79,7 @@ class Stint:
         """Goes on from what a person has changed."""
         self.checkpoint, self.lanes = checkpoint, lanes
         self.engine.forget()
-        self.is_disturbed = True
+        self._disturbed_until = self.clock.monotonic() + DISTURBED_SECONDS
 
     def lane_of(self, event: RawEvent) -> str:
         """The lane of an event that is in no batch."""
@@ -98,10 +102,10 @@ class Stint:
 
         Raises Halted where the event is to be tried again, or stops the projection.
         """
-        if isinstance(self._blamed.pop(event.position, None), ProcessDied):
+        blamed = self._blamed.pop(event.position, None)
+        if isinstance(blamed, ProcessDied):
             known = self.judge.record_of(event)
-            died = max(0, self.checkpoint.mark_attempts - 1)
-            self.judge.adopt(event, replace(known, attempts=known.attempts + died))
+            self.judge.adopt(event, replace(known, attempts=known.attempts + blamed.deaths - 1))
         verdict = self.judge.judge(event, lane, error)
         if isinstance(verdict, Give):
             if batch is not None and self._falls_back(batch, event, verdict):
@@ -117,12 +121,14 @@ class Stint:
         Begins it, once disturbed; otherwise that is left to the engine, which may do it later.
         """
         try:
-            if self.is_disturbed:
+            if self.clock.monotonic() < self._disturbed_until:
                 with self.session.transaction() as work:
                     self._hold(work)
-                    yield work
+                    with self.session.working():
+                        yield work
             else:
-                yield None
+                with self.session.working():
+                    yield None
         except BaseException:
             self.engine.forget()
             self.lanes.roll_back()

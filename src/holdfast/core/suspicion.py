@@ -91,6 +91,9 @@ class Suspicion:
         self._strikes = 0
         self.alone_for = 0
         """So many events more are tried one at a time."""
+        self.marked: int | None = None
+        """The position of an event that processes have died at. It comes before all others."""
+        self._deaths = 0
 
     @property
     def goes_singly(self) -> bool:
@@ -101,9 +104,8 @@ class Suspicion:
         """Draws conclusions from how the last leader has ended."""
         position = checkpoint.mark_position
         if position is not None and checkpoint.mark_attempts >= MARKED_DEATHS:
-            self.blamed[position] = ProcessDied(
-                "the process ended while it worked on this event, and no other"
-            )
+            self.blamed[position] = ProcessDied(checkpoint.mark_attempts)
+        self.marked, self._deaths = position, checkpoint.mark_attempts
         if position is not None or checkpoint.unclean_ends >= UNCLEAN_ENDS:
             self.alone_for = reading.BATCH_EVENTS
 
@@ -117,8 +119,17 @@ class Suspicion:
         at = positions.index(self.suspect.position)
         return [part for part in (events[:at], events[at : at + 1], events[at + 1 :]) if part]
 
+    def attempt_at(self, event: RawEvent) -> int:
+        """The number of the attempt at an event alone, counting those that a process died of."""
+        return self._deaths + 1 if event.position == self.marked else 1
+
+    def survived(self, event: RawEvent) -> None:
+        """The event was tried alone, and the process lives, whatever became of the event."""
+        if event.position == self.marked:
+            self.marked = None
+
     def tried(self) -> None:
-        """One event was tried alone, and the process lives."""
+        """One event of the feed is done with."""
         self.alone_for = max(0, self.alone_for - 1)
 
     def passed(self) -> None:

@@ -69,8 +69,8 @@ class Gauges:
             if not self._is_reading and (
                 self._read_at is None or now - self._read_at >= FRESH_SECONDS
             ):
-                self._is_reading = True
                 threading.Thread(target=self._read, name="holdfast gauges", daemon=True).start()
+                self._is_reading = True
             if not self._changed.wait_for(lambda: not self._is_reading, ANSWER_SECONDS):
                 return {}
             if self._error is not None:

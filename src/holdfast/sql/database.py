@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from holdfast.core.errors import StoreUnavailable
+from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import (
     Checkpoint,
@@ -24,7 +24,16 @@ from holdfast.core.table import Column, Key, TableSpec
 Row = tuple[Any, ...]
 
 handled_database: ContextVar[object] = ContextVar("holdfast_handled_database", default=None)
-"""The database in whose transaction a handler runs just now; asyncio carries it along."""
+"""The database for which users' code works just now; asyncio carries it along."""
+
+
+def refuse_handlers(database: object, what: str) -> None:
+    """Raises inside a handler: it would wait for its own transaction, or be done twice."""
+    if handled_database.get() is database:
+        raise HoldfastError(
+            f"{what} can't be changed from inside a handler or a policy on the same database: its "
+            "transaction may be undone and made again. Do it afterwards, with tx.after_commit"
+        )
 
 
 class Connection(Protocol):
@@ -57,6 +66,9 @@ class Connection(Protocol):
 
     def interrupt(self) -> None:
         """Cancels the statement that runs, if any; may be called from another thread."""
+
+    def abort(self) -> None:
+        """Ends the open transaction from another thread, where that can be done."""
 
     def check_intact(self) -> None:
         """Raises if the open transaction has failed, TransactionEnded if it is not open."""

@@ -82,7 +82,8 @@ class Journal:
         if handled_database.get() is self._database:
             raise AppendError(
                 "an append inside a handler must be in the handler's transaction, or it would be "
-                "made again when the events are applied again; pass connection=tx to join it"
+                "made again when the events are applied again; pass connection=tx to join it. A "
+                "TableProjection has no tx, because it only folds: append in a Projection"
             )
         self._prepare()
         try:

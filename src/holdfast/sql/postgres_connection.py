@@ -91,6 +91,10 @@ class PostgresConnection:
         with suppress(psycopg.Error):
             self.raw.cancel_safe(timeout=CANCEL_SECONDS)
 
+    def abort(self) -> None:
+        with suppress(psycopg.Error):
+            self.raw.close()
+
     def check_intact(self) -> None:
         # COMMIT would answer ROLLBACK without an error if a statement has failed and the error
         # was swallowed, and do nothing at all if the transaction has been ended.

@@ -161,6 +161,8 @@ def _lost(error: psycopg.Error) -> StoreUnavailable:
 class PostgresLease:
     """Held as long as the connection that took it is."""
 
+    was_given_back = False  # The server does not say; the checkpoint's state does.
+
     def __init__(self, keeper: Keeper, raw: psycopg.Connection[Any], checkpoint_id: int) -> None:
         self._keeper, self._raw, self._id = keeper, raw, checkpoint_id
         self._released = False

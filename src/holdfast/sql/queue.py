@@ -28,7 +28,7 @@ from holdfast.core.queue import (
     Status,
 )
 from holdfast.sql.audit import write_audit
-from holdfast.sql.database import Connection, Database, Row
+from holdfast.sql.database import Connection, Database, Row, refuse_handlers
 from holdfast.sql.store import SqlWork, open_lane, write_lanes
 from holdfast.sql.values import moment, uuid
 
@@ -144,6 +144,7 @@ class Queue:
         It is passed by this, as when a policy parks it: it waits for a person, and the projection
         goes on with the other lanes. Raises for any other event.
         """
+        refuse_handlers(self._database, "the queue")
         self._prepare()
         now = self._clock.now()
         names = {"projection": projection, "feed": self._feed}
@@ -158,6 +159,8 @@ class Queue:
                 )
             event = self._event(connection, position)
             lane = self._lane_of(projection, event)
+            if connection.run("lane_count", names | {"lane": event.stream})[0][0]:
+                lane = event.stream  # It holds all events of the stream, as for a runner.
             checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
             work = SqlWork(self._database, connection)
             if not self._is_next(connection, checkpoint.position, position):
@@ -197,6 +200,7 @@ class Queue:
             with self._database.reading() as connection:
                 chosen, left_alone = self._choose(connection, action, selection, limit)
             return QueueChange(action=action, items=chosen, left_alone=left_alone, dry_run=True)
+        refuse_handlers(self._database, "the queue")
         now = self._clock.now()
         names = {"at": now, "note": note, **values}
         with self._database.writing() as connection:

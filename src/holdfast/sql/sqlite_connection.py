@@ -117,6 +117,9 @@ class SqliteConnection:
         if writer is not None:
             writer.interrupt()
 
+    def abort(self) -> None:
+        """Nothing: a handler that goes on would write without a transaction."""
+
     def check_intact(self) -> None:
         if is_closed(self.raw):
             raise RolledBack("the handler has closed tx.connection, which is not its own")

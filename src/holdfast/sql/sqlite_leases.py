@@ -29,6 +29,7 @@ class FileLeases:
     def acquire(self, checkpoint_id: int) -> FileLease | None:
         path = self._path(checkpoint_id)
         forks = count()
+        was_there = path.exists()  # Whoever gives a lease back removes it.
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -42,7 +43,7 @@ class FileLeases:
         if not _is(file, path):
             os.close(file)
             return None
-        lease = FileLease(path, file, self._held)
+        lease = FileLease(path, file, self._held, was_given_back=not was_there)
         self._held.add(lease)
         if count() != forks:  # A child may have inherited the file before it was in our list.
             lease.release()
@@ -71,8 +72,11 @@ class FileLeases:
 class FileLease:
     """An open file with a lock on it, while the file is still the one at its path."""
 
-    def __init__(self, path: Path, file: int, among: set[FileLease]) -> None:
+    def __init__(
+        self, path: Path, file: int, among: set[FileLease], *, was_given_back: bool
+    ) -> None:
         self._path, self._file, self._among = path, file, among
+        self.was_given_back = was_given_back
         self._released = False
 
     @property
@@ -125,6 +129,8 @@ class LocalLeases:
 
 class LocalLease:
     """An entry in the table of leases, while it is still there."""
+
+    was_given_back = True  # Nobody who dies leaves anything behind.
 
     def __init__(self, checkpoint_id: int, among: dict[int, LocalLease]) -> None:
         self._id, self._among = checkpoint_id, among

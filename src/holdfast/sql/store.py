@@ -64,9 +64,9 @@ class SqlSession:
         prepare_tables(self.database, self.connection, definition)
 
     def take_over(
-        self, checkpoint: Checkpoint, *, resumed: bool = False, idle: bool = False
+        self, checkpoint: Checkpoint, *, resumed: bool = False, ended_well: bool = False
     ) -> Checkpoint:
-        died = not (resumed or idle) and _has_died(checkpoint)
+        died = not (resumed or ended_well) and _has_died(checkpoint)
         names = {"id": checkpoint.id, "leader": _name(), "resumed": resumed, "died": died}
         with self.connection.transaction():
             rows = self.connection.run("take_over", names)
@@ -99,8 +99,13 @@ class SqlSession:
         names = {**_of(checkpoint), "lane": lane, "limit": limit}
         return [_waiting(self.database, row) for row in self.connection.run("lane_items", names)]
 
-    def mark(self, checkpoint: Checkpoint, event: RawEvent) -> None:
-        names = {"id": checkpoint.id, "epoch": checkpoint.epoch, "position": event.position}
+    def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
+        names = {
+            "id": checkpoint.id,
+            "epoch": checkpoint.epoch,
+            "position": event.position,
+            "attempts": attempts,
+        }
         with self.connection.transaction():
             if not self.connection.run("mark_event", names):
                 raise _changed(self.connection, checkpoint)
@@ -155,6 +160,17 @@ class SqlSession:
         if work.has_appended:
             self.database.announce()
 
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        token = handled_database.set(self.database)
+        try:
+            yield
+        finally:
+            handled_database.reset(token)
+
+    def abort(self) -> None:
+        self.connection.abort()
+
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         found = self.database.unavailable(error)
         if found is None and self.connection.is_lost:
@@ -190,11 +206,7 @@ class SqlWork:
     @contextmanager
     def handling(self) -> Iterator[HandlerTx]:
         with self._connection.handling() as tx:
-            token = handled_database.set(self._database)
-            try:
-                yield tx
-            finally:
-                handled_database.reset(token)
+            yield tx
             self.has_appended = tx.has_appended
 
     def savepoint(self) -> None:

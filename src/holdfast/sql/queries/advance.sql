@@ -18,7 +18,7 @@ SET
     error_event_type = NULL,
     waiting_until = NULL,
     waiting_for = NULL,
-    unclean_ends = 0,
+    unclean_ends = CASE WHEN :position > position THEN 0 ELSE unclean_ends END,
     mark_position = NULL,
     mark_attempts = 0
 WHERE id = :id AND epoch = :epoch AND position = :after AND revision = :revision

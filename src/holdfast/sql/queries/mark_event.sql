@@ -1,7 +1,4 @@
--- This event is tried alone. If the process dies now, it is known by which event.
-UPDATE holdfast_checkpoint
-SET
-    mark_attempts = CASE WHEN mark_position = :position THEN mark_attempts + 1 ELSE 1 END,
-    mark_position = :position
+-- This event is tried alone. If the process dies now, it is known by which event, and how often.
+UPDATE holdfast_checkpoint SET mark_position = :position, mark_attempts = :attempts
 WHERE id = :id AND epoch = :epoch
 RETURNING mark_attempts
