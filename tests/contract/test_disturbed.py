@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import psycopg
 import pytest
 
 from holdfast import (
@@ -18,12 +19,14 @@ from holdfast import (
     Policy,
     Projection,
     QueueSelection,
+    StoreUnavailable,
     TableProjection,
     Tx,
     on,
 )
 from holdfast.core.ports import Checkpoint
 from holdfast.core.queue import Waiting
+from holdfast.sql import postgres
 from holdfast.sql.store import SqlSession
 from holdfast.testing.contracts.samples import Counted, eventually, status_of
 
@@ -171,6 +174,20 @@ def test_a_drain_is_done_in_vain_once(app: App, people: People) -> None:
     assert people.tried.count(1) <= 2
     assert people.tried.count(2) <= 2
     assert status_of(app, "tallies").closed_lanes == 1
+
+
+def test_a_person_does_not_wait_for_ever(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "CHANGE_SECONDS", 0.05)
+    with App(postgres_url) as app, psycopg.connect(postgres_url) as worker:
+        app.projection(name="tallies")(folded(SimpleNamespace(handle=lambda _: None)))
+        app.catch_up()
+        worker.execute("SELECT 1 FROM holdfast_checkpoint FOR UPDATE")
+        with pytest.raises(StoreUnavailable, match=r"nothing was changed.* holdfast depose"):
+            app.pause("tallies", by="me")
+        worker.rollback()
+        assert app.pause("tallies", by="me")
 
 
 class Meddled(App):

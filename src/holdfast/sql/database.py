@@ -105,6 +105,9 @@ class Database(Protocol):
     def writing(self) -> AbstractContextManager[Connection]:
         """A shared connection in a transaction that may write."""
 
+    def changing(self) -> AbstractContextManager[Connection]:
+        """As `writing`, for what a person does, who should not wait long for a hung worker."""
+
     def appending(self) -> AbstractContextManager[Connection]:
         """A shared connection for one append, which is a single statement and so atomic."""
 

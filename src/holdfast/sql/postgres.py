@@ -49,6 +49,9 @@ _CONNECTION_DEFAULTS = {
 }
 
 # Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
+CHANGE_SECONDS = 10.0
+"""How long a person's change waits for a worker's transaction."""
+
 _CONFLICTS = {"40001", "40P01", "55P03"}
 _JOURNAL_CONSTRAINTS = {"holdfast_event_id", "holdfast_event_stream_version"}
 _REFUSED = ("21", "22", "23", "27", "44", "54", "P0")
@@ -98,6 +101,21 @@ class PostgresDatabase:
     def writing(self) -> Iterator[PostgresConnection]:
         with self.reading() as connection, connection.transaction():
             yield connection
+
+    @contextmanager
+    def changing(self) -> Iterator[PostgresConnection]:
+        try:
+            with self.writing() as connection:
+                connection.raw.execute(f"SET LOCAL lock_timeout = {int(CHANGE_SECONDS * 1000):d}")
+                yield connection
+        except StoreConflict as error:
+            if getattr(error.__cause__, "sqlstate", None) != "55P03":
+                raise
+            raise StoreUnavailable(
+                f"{self.url}: nothing was changed, because a worker has been inside a transaction "
+                f"for more than {CHANGE_SECONDS:g} s; a handler is slow, or hangs. Try again, or "
+                "take the projection from the worker with holdfast depose"
+            ) from error
 
     @contextmanager
     def migrating(self) -> Iterator[PostgresConnection]:

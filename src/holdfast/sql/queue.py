@@ -148,7 +148,7 @@ class Queue:
         self._prepare()
         now = self._clock.now()
         names = {"projection": projection, "feed": self._feed}
-        with self._database.writing() as connection:
+        with self._database.changing() as connection:
             rows = connection.run("revise", names)
             if not rows:
                 raise ConfigError(f"projection {projection!r} has never run here")
@@ -203,7 +203,7 @@ class Queue:
         refuse_handlers(self._database, "the queue")
         now = self._clock.now()
         names = {"at": now, "note": note, **values}
-        with self._database.writing() as connection:
+        with self._database.changing() as connection:
             chosen, left_alone = self._choose(connection, action, selection, limit)
             feeds = sorted({(item.projection, item.feed) for item in chosen})
             for projection, feed in feeds:

@@ -111,6 +111,7 @@ class SqliteDatabase:
             yield connection
 
     appending = writing
+    changing = writing
     migrating = writing
 
     def settled(self, connection: SqliteConnection, after: int, limit: int) -> Chunk:

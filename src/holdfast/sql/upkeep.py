@@ -48,7 +48,7 @@ def reset(database: Database, definition: Definition, change: Changed | None = N
     """
     for attempt in count(1):
         try:
-            with database.writing() as connection:
+            with database.changing() as connection:
                 connection.run("reset_checkpoint", {"projection": definition.name})
                 connection.run("reset_queue", {"projection": definition.name})
                 connection.run("reset_lanes", {"projection": definition.name})
@@ -79,7 +79,7 @@ def depose(database: Database, projection: str, change: Changed | None = None) -
     held = database.leased(found)
     for checkpoint_id, epoch in found.items():
         database.depose(checkpoint_id)
-        with database.writing() as connection:
+        with database.changing() as connection:
             # Under a later epoch somebody has taken over already, and is not meant.
             connection.run("raise_epoch", {"id": checkpoint_id, "epoch": epoch})
             if change is not None:
@@ -100,7 +100,7 @@ def pause(database: Database, projection: str, feed: str, change: Changed) -> bo
     When this returns, nothing is committed any more.
     """
     names = {"projection": projection, "feed": feed}
-    with database.writing() as connection:
+    with database.changing() as connection:
         connection.run("open_checkpoint", names)
         paused = connection.run(
             "pause", {**names, "at": change.at, "by": change.by, "note": change.note}
@@ -113,7 +113,7 @@ def pause(database: Database, projection: str, feed: str, change: Changed) -> bo
 
 def resume(database: Database, projection: str, change: Changed) -> bool:
     """Lets a projection go on; returns whether it was paused."""
-    with database.writing() as connection:
+    with database.changing() as connection:
         resumed = connection.run("resume", {"projection": projection})
         if resumed:
             change.write(connection, "resume", projection, {})
@@ -142,7 +142,7 @@ def rewind(
             f"replayable = True in the class; otherwise holdfast reset {name} builds it again"
         )
     names = {"projection": name, "feed": feed}
-    with database.writing() as connection:
+    with database.changing() as connection:
         if to is None:
             ((first,),) = connection.run("first_skip", names)
             if first is None:
