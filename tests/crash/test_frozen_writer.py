@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import App, StoreUnavailable
-from holdfast.sql import sqlite
+from holdfast.sql import sqlite, sqlite_connection
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_checks import await_arrival, check_rows
@@ -20,7 +20,8 @@ from tests.support.worker_process import WorkerProcess
 
 @pytest.fixture
 def app(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
-    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.2)
+    for module in (sqlite, sqlite_connection):
+        monkeypatch.setattr(module, "BUSY_SECONDS", 0.2)
     with build_app(sqlite_url) as app:
         app.migrate()
         yield app
