@@ -113,7 +113,9 @@ def test_depose_takes_a_frozen_leader_down(any_place: Place) -> None:
     assert asked.code == 1
     assert f":{frozen.pid}. This takes it away." in asked.err
     assert any_place.statuses()["ledger"]["leader"].endswith(f":{frozen.pid}")
-    for name in ("ledger", "balances"):
+    # On PostgreSQL one connection holds all the leases of a process: they are lost together.
+    on_sqlite = any_place.url.startswith("sqlite")
+    for name in ("ledger", "balances") if on_sqlite else ("ledger",):
         done = any_place.ok("depose", "bank:app", name, "--yes", "--json").json
         assert (done["projection"], done["deposed"]) == (name, 1)
     other.wait_until_said("projection started", times=2)
