@@ -459,7 +459,7 @@ def test_add_puts_an_event_behind_what_holds_its_stream(store_url: str) -> None:
         app.catch_up()
         app.journal.append("s", [Counted(2)])
         item = app.queue.add("totals", 2, by="me")
-        assert item.lane == "s"
+        assert item.lane == "a row"
         app.queue.requeue(QueueSelection(ids=(item.id,)), by="me")
         app.catch_up()
         assert fetch(app, "SELECT n FROM totals") == []

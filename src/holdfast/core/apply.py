@@ -16,7 +16,7 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.event import RawEvent
 from holdfast.core.judge import Give
 from holdfast.core.policy import Fatal, Park, Skip
-from holdfast.core.queue import Entry
+from holdfast.core.queue import LOOK_LATER_SECONDS, Entry
 from holdfast.core.signals import Died, Parked, Queued, Skipped
 from holdfast.core.stint import SLICE_SECONDS, Halted, Stint
 
@@ -106,11 +106,14 @@ class Applier:
         if stint.lanes.is_resolved(event):
             return None
         if stint.lanes and stint.definition.handles(event.type):
-            # The stream's own lane is closed when an event's lane could not be computed.
-            for lane in (batch.lane_of(event), event.stream):
-                if stint.lanes.get(lane) is not None:
-                    self._check_room(event, lane)
-                    return Entry(event, lane, "pending")
+            lane = batch.lane_of(event)
+            if stint.lanes.get(lane) is not None:
+                self._check_room(event, lane)
+                return Entry(event, lane, "pending")
+            if stint.is_held(event):
+                self._check_room(event, lane)
+                later = stint.clock.now() + timedelta(seconds=LOOK_LATER_SECONDS)
+                return Entry(event, lane, "pending", next_attempt_at=later)
         ruling = self._rulings.get(event.position)
         if ruling is None:
             try:

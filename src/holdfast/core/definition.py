@@ -16,6 +16,7 @@ from holdfast.core.event import RawEvent, check_stream
 from holdfast.core.policy import Policy
 from holdfast.core.poll import Poll
 from holdfast.core.projection import CATCH_ALL, Handler, Projection, TableProjection, marks_of
+from holdfast.core.queue import UNKNOWN, unknown_lane
 from holdfast.core.table import TableSpec, check_identifier, lane_text, table_of
 
 
@@ -62,6 +63,14 @@ class Definition:
             return table
         return None
 
+    @property
+    def lanes_are_streams(self) -> bool:
+        """Whether no class of the user's own says which lane an event belongs to."""
+        cls = type(self.instance)
+        if issubclass(cls, TableProjection):
+            return cls.key is TableProjection.key
+        return cls.lane is Projection.lane
+
     def handles(self, event_type: str) -> bool:
         """Whether there is a handler for an event type."""
         return event_type in self.handlers or self.catch_all is not None
@@ -78,32 +87,32 @@ class Definition:
 
 
 def lane_of(definition: Definition, types: EventTypes, event: RawEvent) -> str:
-    """The lane whose order an event belongs to; its stream, where that can't be computed.
+    """The lane whose order an event belongs to, or an unknown one where that can't be computed.
 
     Raises ConfigError if `lane` returns what can't be a lane's name.
     """
     instance = definition.instance
+    if definition.lanes_are_streams:
+        return event.stream
     if isinstance(instance, Projection):
-        if type(instance).lane is Projection.lane:
-            return event.stream
         try:
             lane = instance.lane(types.decode(event))
         except Exception:
-            return event.stream
+            return unknown_lane(event.stream)
+        where = f"projection {definition.name!r}: lane() returned {lane!r} for event {event.id}"
         try:
-            return check_stream(lane)
+            check_stream(lane)
         except AppendError as error:
-            raise ConfigError(
-                f"projection {definition.name!r}: lane() returned {lane!r} for event {event.id}; a "
-                f"lane is a text like a stream's name: {error}"
-            ) from error
-    if type(instance).key is TableProjection.key or definition.table is None:
-        return event.stream
+            raise ConfigError(f"{where}; a lane is a text like a stream's name: {error}") from error
+        if lane.startswith(UNKNOWN):
+            raise ConfigError(f"{where}; {UNKNOWN!r} begins the lanes that can't be computed")
+        return lane
+    assert definition.table is not None
     try:
         key = instance.key(types.decode(event))
         return lane_text(definition.table.check_key(key if isinstance(key, tuple) else (key,)))
     except Exception:
-        return event.stream
+        return unknown_lane(event.stream)
 
 
 def compile_projection(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,15 +13,21 @@ from holdfast.core.event import RawEvent
 from holdfast.core.judge import Give
 from holdfast.core.policy import Skip
 from holdfast.core.ports import Checkpoint, Revised, Work
-from holdfast.core.queue import Lane, Setback, Waiting
+from holdfast.core.queue import (
+    LOOK_LATER_SECONDS,
+    UNKNOWN,
+    Lane,
+    Setback,
+    Waiting,
+    unknown_lane,
+)
 from holdfast.core.signals import Died, Drained, Skipped
 from holdfast.core.stint import SLICE_SECONDS, Halted, Stint
 
 DRAIN_EVENTS = 100
 """Events of a lane that are tried in one transaction."""
 
-LOOK_AGAIN = timedelta(seconds=1)
-"""How long a lane waits for another one to open."""
+LOOK_LATER = timedelta(seconds=LOOK_LATER_SECONDS)
 
 Alone = Callable[[RawEvent], AbstractContextManager[None]]
 """The block in which an event is tried that may kill the process."""
@@ -56,12 +62,14 @@ class _Result:
     part: _Part
     applied: list[Waiting] = field(default_factory=list)
     setbacks: list[Setback] = field(default_factory=list)
+    moved: dict[Waiting, str] = field(default_factory=dict)
     stop: _Stop | None = None
 
     @property
     def gone(self) -> int:
-        """Those that wait no longer."""
-        return len(self.applied) + sum(setback.status == "skipped" for setback in self.setbacks)
+        """Those that wait here no longer."""
+        skipped = sum(setback.status == "skipped" for setback in self.setbacks)
+        return len(self.applied) + skipped + len(self.moved)
 
     @property
     def follows(self) -> Waiting | None:
@@ -90,11 +98,11 @@ class Drainer:
         with alone(part.due[0].event):
             return self._drain(part, only=[part.due[0].id])
 
-    def is_head(self, lane: str, position: int) -> bool:
-        """Whether the event at a position is the lane's head."""
+    def head(self, lane: str) -> int | None:
+        """The position of a lane's head."""
         stint = self._stint
-        head = stint.session.lane_items(stint.checkpoint, lane, 1)
-        return bool(head) and head[0].event.position == position
+        items = stint.session.lane_items(stint.checkpoint, lane, 1)
+        return items[0].event.position if items else None
 
     def _drain(
         self,
@@ -165,8 +173,9 @@ class Drainer:
                         break
                 left = self._left(result)
                 with batch.finished() as work:
-                    checkpoint = self._write(work, result, left)
-        stint.lanes.set(part.lane, left)
+                    checkpoint, others = self._write(work, result, left)
+        for lane, known in {**others, part.lane: left}.items():
+            stint.lanes.set(lane, known)
         stint.committed(checkpoint, [item.event for item in result.applied])
         self._tell(result, is_open=left is None)
         if result.stop is not None and result.stop.halted is not None:
@@ -176,37 +185,72 @@ class Drainer:
     def _try(
         self, batch: Batch, item: Waiting, result: _Result, refused: EventFailed | None
     ) -> None:
-        if self._belongs_behind(batch, result.part.lane, item):
-            result.stop = _Stop(self._stint.clock.now() + LOOK_AGAIN)
+        lane, own = result.part.lane, batch.lane_of(item.event)
+        if own != lane and not own.startswith(UNKNOWN):
+            result.moved[item] = own  # It is mended, and now it shows where it belongs.
+            return
+        if self._waits(lane, item.event):
+            result.stop = _Stop(self._stint.clock.now() + LOOK_LATER)
             return
         try:
             if refused is not None and _is(refused, item):
                 raise refused
             self._stint.attempt(batch, item.event)
         except EventFailed as failed:
-            setback, result.stop = self._set_back(batch, result.part.lane, item, failed.error)
+            setback, result.stop = self._set_back(batch, lane, item, failed.error)
             if setback is not None:
                 result.setbacks.append(setback)
                 return
         result.applied.append(item)
 
-    def _write(self, work: Work, result: _Result, left: Lane | None) -> Checkpoint:
+    def _write(
+        self, work: Work, result: _Result, left: Lane | None
+    ) -> tuple[Checkpoint, Mapping[str, Lane]]:
+        """Writes what has become of a part; returns also the other lanes that have changed."""
         stint, lane = self._stint, result.part.lane
         advance = stint.advance(len(result.applied), None)
+        others = self._joined(result.moved)
         checkpoint = work.advance(stint.checkpoint, advance)
         work.finish_items([item.id for item in result.applied])
         for setback in result.setbacks:
             work.set_back(setback, advance.at)
+        for item, own in result.moved.items():
+            work.move_item(item.id, own)
         if left is None:
             work.open_lane(checkpoint, lane)
+            work.write_lanes(checkpoint, others)
         else:
-            work.write_lanes(checkpoint, {lane: left})
-        return checkpoint
+            work.write_lanes(checkpoint, {**others, lane: left})
+        if lane.startswith(UNKNOWN) and result.gone:
+            for woken in work.wake_lanes(checkpoint, lane.removeprefix(UNKNOWN), advance.at):
+                known = others.get(woken) or stint.lanes.get(woken)
+                if known is not None and woken != lane:
+                    others[woken] = Lane(known.events, advance.at)
+        return checkpoint, others
 
-    def _belongs_behind(self, batch: Batch, lane: str, item: Waiting) -> bool:
-        """Whether a mended event turns out to belong to another lane, which is closed."""
-        own = batch.lane_of(item.event)
-        return own != lane and self._stint.lanes.get(own) is not None
+    def _joined(self, moved: Mapping[Waiting, str]) -> dict[str, Lane]:
+        """The lanes that items move to, with them in it, in the order of the feed."""
+        lanes: dict[str, Lane] = {}
+        now = self._stint.clock.now()
+        for item, own in moved.items():
+            known = lanes.get(own) or self._stint.lanes.get(own)
+            if known is None:
+                lanes[own] = Lane(1, now)
+            else:
+                is_head = own not in lanes and not self._is_before(own, item.event)
+                lanes[own] = Lane(known.events + 1, now if is_head else known.due_at)
+        return lanes
+
+    def _waits(self, lane: str, event: RawEvent) -> bool:
+        """Whether an earlier event of the stream, whose lane is unknown, may belong to this one."""
+        unknown = unknown_lane(event.stream)
+        return lane != unknown and self._stint.is_held(event) and self._is_before(unknown, event)
+
+    def _is_before(self, lane: str, event: RawEvent) -> bool:
+        if self._stint.lanes.get(lane) is None:
+            return False
+        head = self.head(lane)
+        return head is not None and head < event.position
 
     def _set_back(
         self, batch: Batch, lane: str, item: Waiting, error: BaseException

@@ -14,6 +14,7 @@ from holdfast.core.engine import BatchRefused, Calls, EventFailed, StoreFailedAt
 from holdfast.core.event import Event, RawEvent
 from holdfast.core.ports import Checkpoint, RowChange, Session, Work
 from holdfast.core.projection import DELETE, Handler, TableProjection
+from holdfast.core.queue import unknown_lane
 from holdfast.core.table import Key, TableSpec, lane_text
 
 MAX_CACHED_ROWS = 50_000
@@ -164,8 +165,10 @@ class TableBatch:
         return keys
 
     def lane_of(self, event: RawEvent) -> str:
+        if self._engine.by_stream:
+            return event.stream
         item = self._decoded.get(event.position)
-        return lane_text(item[1]) if isinstance(item, tuple) else event.stream
+        return lane_text(item[1]) if isinstance(item, tuple) else unknown_lane(event.stream)
 
     def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
         calls = self._engine.calls

@@ -11,6 +11,7 @@ from holdfast.core.drain import Drainer
 from holdfast.core.errors import Fenced, HoldfastError
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Lease, Revised, Session, Source
+from holdfast.core.queue import UNKNOWN
 from holdfast.core.reading import Reader
 from holdfast.core.signals import Committed, Paused, Resumed
 from holdfast.core.stint import Stint, read_lanes
@@ -109,11 +110,13 @@ class Follower:
         """Tries the lanes that are due, between batches."""
         stint = self._stint
         due: Sequence[str] = stint.lanes.due(stint.clock.now())
+        # What is found to belong to another lane gets there before that is tried.
+        due = sorted(due, key=lambda lane: not lane.startswith(UNKNOWN))
         marked = self._suspicion.marked
         if marked is not None:
             if marked > stint.checkpoint.position:
                 return  # It comes in the feed, and first.
-            due = sorted(due, key=lambda lane: not self._drainer.is_head(lane, marked))
+            due = sorted(due, key=lambda lane: self._drainer.head(lane) != marked)
         for lane in due[:DRAIN_LANES]:
             if self._stop.is_set():
                 return

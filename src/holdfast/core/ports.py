@@ -182,9 +182,15 @@ class Work(Protocol):
     def set_back(self, setback: Setback, at: datetime) -> None:
         """Notes that an item has failed again."""
 
+    def move_item(self, item_id: int, lane: str) -> None:
+        """Puts an item into another lane, where it waits in the order of the feed."""
+
     def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None: ...
 
     def open_lane(self, checkpoint: Checkpoint, lane: str) -> None: ...
+
+    def wake_lanes(self, checkpoint: Checkpoint, stream: str, at: datetime) -> Sequence[str]:
+        """Has lanes looked at whose heads are events of the stream; returns their names."""
 
 
 class Session(Protocol):

@@ -31,6 +31,12 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 OUTSTANDING: tuple[Status, ...] = ("pending", "processing", "failed", "dead")
 """What keeps a lane closed."""
 
+UNKNOWN = "(unknown) "
+"""So begins the name of the lane of events whose own lane could not be computed, of one stream."""
+
+LOOK_LATER_SECONDS = 30.0
+"""How often a lane looks whether it may go on that will be told so. Only lest it be forgotten."""
+
 MAX_HISTORY = 10
 """So many of an item's last attempts are kept."""
 
@@ -110,6 +116,14 @@ class Lane:
 
     events: int
     due_at: datetime | None
+
+
+def unknown_lane(stream: str) -> str:
+    """Where events of a stream wait whose own lane could not be computed.
+
+    Any later event of the stream may belong to the same lane, and so has to wait for them.
+    """
+    return UNKNOWN + stream
 
 
 class QueueItem(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from holdfast.core.judge import Give, Judge, Wait
 from holdfast.core.lanes import Lanes
 from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.ports import Advance, Checkpoint, Clock, Revised, Session, Work
-from holdfast.core.queue import text_of
+from holdfast.core.queue import text_of, unknown_lane
 from holdfast.core.signals import CallbackFailed, Recovered, Signal
 
 SLICE_SECONDS = 1.0
@@ -113,6 +113,12 @@ class Stint:
             if not isinstance(verdict.decision, Fatal):
                 return verdict.decision
         raise Halted(event, verdict)
+
+    def is_held(self, event: RawEvent) -> bool:
+        """Whether an event of its stream waits whose lane is unknown: it may be the same."""
+        if self.definition.lanes_are_streams:
+            return False
+        return self.lanes.get(unknown_lane(event.stream)) is not None
 
     @contextmanager
     def transaction(self) -> Iterator[Work | None]:

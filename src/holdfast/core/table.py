@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.errors import ConfigError
+from holdfast.core.queue import UNKNOWN
 from holdfast.core.values import CHECKS, KINDS, REFUSALS, ColumnKind, decimal_key, json_checks
 
 Key = tuple[Any, ...]
@@ -183,7 +184,8 @@ def table_of(row_type: type, *, name: str, key_fields: tuple[str, ...] = ()) -> 
 def lane_text(key: Key) -> str:
     """A row's key as the name of its lane."""
     parts = [part.hex() if isinstance(part, bytes) else str(part) for part in key]
-    return parts[0] if len(parts) == 1 else json.dumps(parts, ensure_ascii=False)
+    is_plain = len(parts) == 1 and not parts[0].startswith(UNKNOWN)
+    return parts[0] if is_plain else json.dumps(parts, ensure_ascii=False)
 
 
 def _check_columns(where: str, row_type: type, columns: tuple[Column, ...]) -> None:

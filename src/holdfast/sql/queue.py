@@ -18,6 +18,7 @@ from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import (
     STATUSES,
+    UNKNOWN,
     Attempt,
     Entry,
     Lane,
@@ -29,7 +30,7 @@ from holdfast.core.queue import (
 )
 from holdfast.sql.audit import write_audit
 from holdfast.sql.database import Connection, Database, Row, refuse_handlers
-from holdfast.sql.store import SqlWork, open_lane, write_lanes
+from holdfast.sql.store import SqlWork, open_lane, wake_lanes, write_lanes
 from holdfast.sql.values import moment, uuid
 
 ACTIONS: dict[str, tuple[Status, ...]] = {
@@ -159,8 +160,6 @@ class Queue:
                 )
             event = self._event(connection, position)
             lane = self._lane_of(projection, event)
-            if connection.run("lane_count", names | {"lane": event.stream})[0][0]:
-                lane = event.stream  # It holds all events of the stream, as for a runner.
             checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
             work = SqlWork(self._database, connection)
             if not self._is_next(connection, checkpoint.position, position):
@@ -255,6 +254,8 @@ class Queue:
     def _refresh(connection: Connection, projection: str, feed: str, lane: str) -> None:
         """Makes the lane's row say what the queue holds."""
         whose = {"projection": projection, "feed": feed}
+        if lane.startswith(UNKNOWN):
+            wake_lanes(connection, whose, lane.removeprefix(UNKNOWN), AT_ONCE)
         count = int(connection.run("lane_count", whose | {"lane": lane})[0][0])
         if count == 0:
             open_lane(connection, whose, lane)

@@ -274,11 +274,17 @@ class SqlWork:
         }
         self._connection.run("fail_item", names | _errors(setback.record))
 
+    def move_item(self, item_id: int, lane: str) -> None:
+        self._connection.run("move_item", {"id": item_id, "lane": lane})
+
     def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None:
         write_lanes(self._connection, _of(checkpoint), lanes)
 
     def open_lane(self, checkpoint: Checkpoint, lane: str) -> None:
         open_lane(self._connection, _of(checkpoint), lane)
+
+    def wake_lanes(self, checkpoint: Checkpoint, stream: str, at: datetime) -> Sequence[str]:
+        return wake_lanes(self._connection, _of(checkpoint), stream, at)
 
 
 class JournalSource:
@@ -322,6 +328,14 @@ def write_lanes(
 def open_lane(connection: Connection, whose: Mapping[str, Any], lane: str) -> None:
     """Nothing waits in the lane any more."""
     connection.run("open_lanes", {**whose, "lanes": _json([lane])})
+
+
+def wake_lanes(
+    connection: Connection, whose: Mapping[str, Any], stream: str, at: datetime
+) -> Sequence[str]:
+    """What waited for events of a stream whose lane was unknown may go on."""
+    rows = connection.run("wake_lanes", {**whose, "stream": stream, "at": at})
+    return [lane for (lane,) in rows]
 
 
 def _changed(connection: Connection, checkpoint: Checkpoint) -> Exception:
