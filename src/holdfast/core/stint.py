@@ -24,8 +24,11 @@ from holdfast.core.signals import CallbackFailed, Recovered, Signal
 SLICE_SECONDS = 1.0
 """A transaction ends after the event that exceeds this, so that slow handlers don't hold locks."""
 
-DISTURBED_SECONDS = 5.0
-"""For so long after a person's change, the next one has to wait for a transaction's end."""
+TIMES_IN_VAIN = 2
+"""So often in a row people may undo a transaction before they have to wait for its end."""
+
+HOLD_SECONDS = 5.0
+"""For so long they have to wait then, after each change."""
 
 
 class Halted(Exception):
@@ -41,8 +44,8 @@ class Stint:
 
     `blamed`: events that have failed by what happened to the process or to the store.
 
-    For some seconds after a person has come between, transactions hold the checkpoint from their
-    beginning, so that work is done in vain once, and not for as long as people go on.
+    When people have come between twice in a row, transactions hold the checkpoint from their
+    beginning for some seconds, so that work is not done in vain for as long as people go on.
     """
 
     def __init__(
@@ -67,7 +70,8 @@ class Stint:
         self._types, self._caller = types, caller
         self._rate = _Rate(clock)
         self._blamed = blamed
-        self._disturbed_until = 0.0
+        self._in_vain = 0
+        self._hold_until = 0.0
         table = definition.table
         self.engine: Engine = (
             HandlerEngine(definition, types, session, caller)
@@ -79,7 +83,6 @@ class Stint:
         """Goes on from what a person has changed."""
         self.checkpoint, self.lanes = checkpoint, lanes
         self.engine.forget()
-        self._disturbed_until = self.clock.monotonic() + DISTURBED_SECONDS
 
     def lane_of(self, event: RawEvent) -> str:
         """The lane of an event that is in no batch."""
@@ -124,10 +127,10 @@ class Stint:
     def transaction(self) -> Iterator[Work | None]:
         """Whatever is kept in memory goes when the transaction does.
 
-        Begins it, once disturbed; otherwise that is left to the engine, which may do it later.
+        Begins it where people must not come between; else the engine does, perhaps later.
         """
         try:
-            if self.clock.monotonic() < self._disturbed_until:
+            if self.clock.monotonic() < self._hold_until:
                 with self.session.transaction() as work:
                     self._hold(work)
                     with self.session.working():
@@ -135,10 +138,15 @@ class Stint:
             else:
                 with self.session.working():
                     yield None
-        except BaseException:
+        except BaseException as error:
             self.engine.forget()
             self.lanes.roll_back()
+            if isinstance(error, Revised):
+                self._in_vain += 1
+                if self._in_vain >= TIMES_IN_VAIN:
+                    self._hold_until = self.clock.monotonic() + HOLD_SECONDS
             raise
+        self._in_vain = 0
 
     def advance(self, applied: int, last: RawEvent | None) -> Advance:
         """The checkpoint's next value; without `last` it stays where it is."""
@@ -172,6 +180,7 @@ class Stint:
         if now.position != before.position or now.paused_by != before.paused_by:
             raise Revised(f"projection {now.projection!r} was changed by a person")
         if now.revision != before.revision:
+            self._hold_until = self.clock.monotonic() + HOLD_SECONDS
             self.revise(now, read_lanes(self.session, now))
 
     def _falls_back(self, batch: Batch, event: RawEvent, given: Give) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.core.ports import Clock
+from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import Status
 from holdfast.core.status import ProjectionStatus
 from holdfast.sql.database import Connection, Database
@@ -47,7 +47,7 @@ def explain(database: Database, clock: Clock, projection: str, feed: str) -> lis
         return [
             *_paused(status),
             *_faulted(connection, status),
-            *_no_worker(status),
+            *_no_worker(connection, status),
             *_waiting(status),
             *_held(database, connection, status),
             *_lanes_closed(connection, status),
@@ -123,10 +123,19 @@ def _item_of(
     return None, None, None
 
 
-def _no_worker(status: ProjectionStatus) -> Iterator[Reason]:
-    if status.leader is None:
-        text = "no worker runs it" if status.epoch else "it has never run here"
-        yield Reason(kind="no_worker", text=text, fields={"leader": None})
+def _no_worker(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+    if status.leader is not None:
+        return
+    names = {"projection": status.projection, "feed": status.feed}
+    last = Checkpoint(*connection.run("read_checkpoint", names)[0])
+    fields: dict[str, Any] = {"leader": None, "unclean_ends": 0, "mark_position": None}
+    text = "no worker runs it" if status.epoch else "it has never run here"
+    if last.state == "running":
+        fields |= {"unclean_ends": last.unclean_ends + 1, "mark_position": last.mark_position}
+        text += "; the last one ended without a word"
+        if last.mark_position is not None:
+            text += f", at the event at position {last.mark_position:,}, which was tried alone"
+    yield Reason(kind="no_worker", text=text, fields=fields)
 
 
 def _waiting(status: ProjectionStatus) -> Iterator[Reason]:

@@ -186,7 +186,7 @@ class PostgresDatabase:
 
     def refused(self, error: BaseException) -> bool:
         if not isinstance(error, psycopg.Error):
-            return False
+            return isinstance(error, UnicodeEncodeError)  # As below.
         if error.sqlstate is None:
             return isinstance(error, psycopg.DataError)  # The client could not even send it.
         return error.sqlstate.startswith(_REFUSED)

@@ -155,8 +155,8 @@ class Queue:
                 raise ConfigError(f"projection {projection!r} has never run here")
             if position <= rows[0][0]:
                 raise HoldfastError(
-                    f"projection {projection!r} has passed position {position}; it is at "
-                    f"{rows[0][0]}"
+                    f"projection {projection!r} has passed position {position}, and is at "
+                    f"{rows[0][0]}; if the event has failed, holdfast queue list shows it"
                 )
             event = self._event(connection, position)
             lane = self._lane_of(projection, event)

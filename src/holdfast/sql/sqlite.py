@@ -26,7 +26,7 @@ from holdfast.sql.database import Row, causes, quote
 from holdfast.sql.forks import at_fork, calls, graveyard
 from holdfast.sql.sqlite_connection import BUSY_SECONDS, SqliteConnection, is_closed
 from holdfast.sql.sqlite_leases import FileLeases, LocalLeases, Watcher
-from holdfast.sql.sqlite_locks import switch_to_wal, writing_process
+from holdfast.sql.sqlite_locks import Turnstile, switch_to_wal, writing_process
 from holdfast.sql.sqlite_values import TYPES, encode, literal
 from holdfast.sql.turns import Turns
 
@@ -76,6 +76,7 @@ class SqliteDatabase:
         self._readers_lock = threading.Lock()
         self._connections: WeakSet[SqliteConnection] = WeakSet()
         self._watcher: Watcher | None = None
+        self.turnstile = None if path is None else Turnstile(path.absolute())
         self._leases = LocalLeases() if path is None else FileLeases(path.absolute())
         at_fork(self, SqliteDatabase.forked, before=SqliteDatabase.let_go)
 
@@ -166,7 +167,9 @@ class SqliteDatabase:
         if isinstance(error, sqlite3.Error) and code is not None:
             return code & 0xFF in _REFUSED
         # Python's own module could not even pass the value on.
-        return isinstance(error, OverflowError | sqlite3.DataError | sqlite3.InterfaceError)
+        return isinstance(
+            error, OverflowError | UnicodeEncodeError | sqlite3.DataError | sqlite3.InterfaceError
+        )
 
     def _busy_hint(self) -> str:
         """What an operator needs to know: nobody can take the lock from a process that hangs."""
@@ -186,6 +189,8 @@ class SqliteDatabase:
         if self._watcher is not None:
             self._watcher.close()
         self._leases.close()
+        if self.turnstile is not None:
+            self.turnstile.close()
         if self._readers or self._writer:
             with calls.inside():
                 self._close_shared()
@@ -203,6 +208,8 @@ class SqliteDatabase:
         self.bell.renew()
         self._turns.forked()
         self._leases.forked()
+        if self.turnstile is not None:
+            self.turnstile.close()
         self._readers_lock = threading.Lock()
         self._watcher = None
         for connection in list(self._connections):

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import HoldfastError
@@ -15,6 +15,7 @@ from holdfast.core.table import POSITION_COLUMN, Key, TableSpec
 from holdfast.sql.database import Row, quote
 from holdfast.sql.forks import calls, graveyard
 from holdfast.sql.queries import query
+from holdfast.sql.sqlite_locks import Turnstile
 from holdfast.sql.sqlite_values import decode, encode, encode_key, plain
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class SqliteConnection:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         with self._database.turn() as writer, self._translated():
-            _begin(writer)
+            _begin(writer, self._database.turnstile)
             self._writer = writer
             try:
                 yield
@@ -223,20 +224,21 @@ class SqliteTx:
         self.callbacks.append(callback)
 
 
-def _begin(writer: sqlite3.Connection) -> None:
+def _begin(writer: sqlite3.Connection, turnstile: Turnstile | None) -> None:
     """Begins to write. Other processes' writers leave gaps that SQLite's own pauses often miss."""
     until = time.monotonic() + BUSY_SECONDS
     writer.execute("PRAGMA busy_timeout = 0")
     try:
-        while True:
-            try:
-                writer.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                is_busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
-                if not is_busy or time.monotonic() >= until:
-                    raise
-                time.sleep(BUSY_PAUSE_SECONDS)
+        with turnstile.passing(until) if turnstile else nullcontext():
+            while True:
+                try:
+                    writer.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError as error:
+                    is_busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+                    if not is_busy or time.monotonic() >= until:
+                        raise
+                    time.sleep(BUSY_PAUSE_SECONDS)
     finally:
         writer.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 WRITE_LOCK_BYTE = "120"
 """Where a writer in WAL mode locks the -shm file: https://www.sqlite.org/walformat.html"""
 
 RETRY_SECONDS = 0.005
+
+TURN_SECONDS = 0.001
+"""How often those ask who wait behind one that waits."""
 
 
 def switch_to_wal(raw: sqlite3.Connection, timeout_seconds: float) -> None:
@@ -26,6 +33,49 @@ def switch_to_wal(raw: sqlite3.Connection, timeout_seconds: float) -> None:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
         time.sleep(RETRY_SECONDS)
+
+
+class Turnstile:
+    """Lets one process at a time wait for the write lock.
+
+    SQLite gives its lock to whoever asks at the right moment, and that is the one who has just had
+    it. Here whoever waits keeps the others from asking, him too, and so is the next.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._path = Path(f"{database}-turn")
+        self._file: int | None = None
+
+    @contextmanager
+    def passing(self, until: float) -> Iterator[None]:
+        """The block asks for the lock. At the time `until` it is entered in any case."""
+        file = self._open()
+        if file is None:
+            yield
+            return
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(TURN_SECONDS)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Also in the child of a fork: it needs an open file of its own."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _open(self) -> int | None:
+        if self._file is None:
+            with suppress(OSError):  # It is for fairness only.
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                self._file = os.open(self._path, flags, 0o644)
+        return self._file
 
 
 def writing_process(database: Path) -> int | None:

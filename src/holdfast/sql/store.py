@@ -40,8 +40,12 @@ from holdfast.sql.database import Connection, Database, Row, handled_database
 from holdfast.sql.tables import prepare_tables
 from holdfast.sql.values import moment
 
-_PROCESS = uuid4().hex[:8]
-"""Tells this process from one that had its number before. A forked child leads under its own."""
+_marks: dict[int, str] = {}
+
+
+def _mark() -> str:
+    """Tells this process from one that had its number before; a forked child has its own."""
+    return _marks.setdefault(os.getpid(), uuid4().hex[:8])
 
 
 class SqlSession:
@@ -358,7 +362,7 @@ def _has_died(checkpoint: Checkpoint) -> bool:
         return True  # It can't be seen from here.
     if int(pid) == os.getpid():
         # In a container every process may have the same number.
-        return process != _PROCESS
+        return process != _mark()
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -369,7 +373,7 @@ def _has_died(checkpoint: Checkpoint) -> bool:
 
 
 def _name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}:{_PROCESS}"
+    return f"{socket.gethostname()}:{os.getpid()}:{_mark()}"
 
 
 def _of(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -78,8 +78,9 @@ def depose(database: Database, projection: str, change: Changed | None = None) -
     found = {checkpoint_id: epoch for checkpoint_id, epoch, *_ in rows}
     held = database.leased(found)
     for checkpoint_id, epoch in found.items():
-        database.depose(checkpoint_id)
         with database.changing() as connection:
+            # In here: where nothing can be written, nothing has changed.
+            database.depose(checkpoint_id)
             # Under a later epoch somebody has taken over already, and is not meant.
             connection.run("raise_epoch", {"id": checkpoint_id, "epoch": epoch})
             if change is not None:
@@ -146,10 +147,16 @@ def rewind(
         if to is None:
             ((first,),) = connection.run("first_skip", names)
             if first is None:
-                raise HoldfastError(f"projection {name!r} has skipped nothing")
+                raise HoldfastError(
+                    f"projection {name!r} has no skipped event in the queue (holdfast queue list "
+                    f"--status skipped); to go back elsewhere, name a position"
+                )
             to = int(first) - 1
         if not connection.run("rewind", {**names, "position": to}):
-            raise HoldfastError(f"projection {name!r} is not beyond position {to}")
+            raise HoldfastError(
+                f"projection {name!r} is not beyond position {to}, so there is nothing to go back "
+                "for; holdfast status says where it is"
+            )
         forgotten = connection.run("forget_ahead", {**names, "position": to})
         connection.run("open_empty_lanes", names)
         connection.run("count_lanes", names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -229,6 +229,24 @@ class PolicyContract(FailingSums):
         with app.running():
             poison.wait_for(BreakerOpened)
         assert len(app.queue.list()) == 2
+
+    def test_text_that_is_none_is_the_event_s_own_fault(self, app: App) -> None:
+        """A lone surrogate, in a row or in its key."""
+
+        @app.projection(policy=Policy(on_error=Skip()))
+        class Sums(TableProjection[Sum]):
+            def key(self, event: Event[Any]) -> str:
+                return "\ud83d" if event.data.n == 3 else "1"
+
+            @on(Counted)
+            def counted(self, row: Sum, event: Event[Counted]) -> None:
+                row.seen += " \ud83d" if event.data.n == 2 else f" {event.data.n}"
+
+        app.journal.append("1", [Counted(n) for n in range(1, 5)])
+        app.catch_up()
+        assert self.seen(app) == {"1": [1, 4]}
+        errors = [(item.position, item.error_type) for item in app.queue.list()]
+        assert errors == [(2, "UnicodeEncodeError"), (3, "UnicodeEncodeError")]
 
     def test_values_that_are_refused_cost_little(self, app: App) -> None:
         calls = 0

@@ -1,0 +1,26 @@
+"""A worker with a backlog takes SQLite's write lock again and again: others get their turn."""
+
+from tests.support.postgres import wait_until
+from tests.support.worker_app import Moved, build_app
+from tests.support.worker_checks import read_progress
+from tests.support.worker_process import WorkerProcess
+
+APPENDS = 5
+
+
+def test_a_busy_worker_lets_others_write(sqlite_url: str) -> None:
+    """It commits six events a second, and begins again at once: whoever waits is the next."""
+    with build_app(sqlite_url) as app:
+        app.migrate()
+        app.journal.append("account-1", [Moved(1) for _ in range(200)])
+        passed = []
+        with WorkerProcess(sqlite_url, slow_seconds=0.6) as worker:
+            wait_until(lambda: read_progress(sqlite_url).positions.get("ledger", 0) > 0, 30, "a commit")
+            for _ in range(APPENDS):
+                before = read_progress(sqlite_url).positions["ledger"]
+                app.journal.append("account-2", [Moved(1)])
+                passed.append(read_progress(sqlite_url).positions["ledger"] - before)
+            assert worker.is_running
+            assert read_progress(sqlite_url).backlog > 0
+        print(f"events that the worker applied while an append waited: {passed}")
+        assert sum(passed) <= 7 * APPENDS
