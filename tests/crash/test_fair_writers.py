@@ -8,6 +8,10 @@ from tests.support.worker_process import WorkerProcess
 APPENDS = 5
 
 
+def position(url: str) -> int:
+    return read_progress(url).positions.get("ledger", 0)
+
+
 def test_a_busy_worker_lets_others_write(sqlite_url: str) -> None:
     """It commits six events a second, and begins again at once: whoever waits is the next."""
     with build_app(sqlite_url) as app:
@@ -15,11 +19,11 @@ def test_a_busy_worker_lets_others_write(sqlite_url: str) -> None:
         app.journal.append("account-1", [Moved(1) for _ in range(200)])
         passed = []
         with WorkerProcess(sqlite_url, slow_seconds=0.6) as worker:
-            wait_until(lambda: read_progress(sqlite_url).positions.get("ledger", 0) > 0, 30, "a commit")
+            wait_until(lambda: position(sqlite_url) > 0, 30, "a commit")
             for _ in range(APPENDS):
-                before = read_progress(sqlite_url).positions["ledger"]
+                before = position(sqlite_url)
                 app.journal.append("account-2", [Moved(1)])
-                passed.append(read_progress(sqlite_url).positions["ledger"] - before)
+                passed.append(position(sqlite_url) - before)
             assert worker.is_running
             assert read_progress(sqlite_url).backlog > 0
         print(f"events that the worker applied while an append waited: {passed}")
