@@ -387,7 +387,8 @@ def test_explain_a_projection_that_never_ran_and_one_that_is_done(any_place: Pla
     worker.close()
     assert list(explain(any_place)) == ["no_worker", "nothing_to_do"]
     said = any_place.ok("explain", "bank:app", "ledger").out
-    assert said.startswith("ledger:\n- no worker runs it\n    Start one: holdfast run\n")
+    killed = "no worker runs it; the last one ended without a word"
+    assert said.startswith(f"ledger:\n- {killed}\n    Start one: holdfast run\n")
 
 
 def test_explain_closed_lanes(any_place: Place) -> None:
