@@ -62,6 +62,10 @@ class Scale:
     """For cases on PostgreSQL that send each event's statement on its own."""
     peer_events: int
     append_seconds: float
+    slow_events: int
+    """For each process whose handlers are slow."""
+    claim_rows: int
+    """In a queue that is long."""
 
 
 FULL = Scale(
@@ -70,6 +74,8 @@ FULL = Scale(
     statement_events=40_000,
     peer_events=5_000,
     append_seconds=4.0,
+    slow_events=160,
+    claim_rows=1_000_000,
 )
 QUICK = Scale(
     rounds=1,
@@ -77,6 +83,8 @@ QUICK = Scale(
     statement_events=5_000,
     peer_events=1_000,
     append_seconds=1.0,
+    slow_events=40,
+    claim_rows=20_000,
 )
 
 

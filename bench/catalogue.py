@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from bench.case import Case, Scale
-from bench.cases import appends, hand_written, holdfast, poison
+from bench.cases import appends, claims, hand_written, holdfast, outbox, poison, slow
 
 # A peer's module can only be imported where the peer is installed.
 PEERS = ("eventsource_py", "eventsourcing")
@@ -21,6 +21,12 @@ GROUPS = (
     "poison-table/sqlite",
     "poison-handlers/postgres",
     "poison-handlers/sqlite",
+    "drain/postgres",
+    "drain/sqlite",
+    "slow/postgres",
+    "slow/sqlite",
+    "claim/due",
+    "claim/closed",
 )
 
 
@@ -46,6 +52,9 @@ def catalogue(scale: Scale) -> Catalogue:
         *hand_written.cases(scale),
         *appends.cases(scale),
         *poison.cases(scale),
+        *outbox.cases(scale),
+        *slow.cases(scale),
+        *claims.cases(scale),
     ]
     missing = []
     for peer in PEERS:

@@ -18,7 +18,7 @@ from bench.rounds import Step, measure
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Little data, one round: about a minute.")
+@click.option("--quick", is_flag=True, help="Little data, one round: about two minutes.")
 @click.option(
     "--case",
     "names",

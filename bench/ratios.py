@@ -14,12 +14,16 @@ Samples = Mapping[str, Sequence[Sample]]
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The rate of one case divided by the rate of another, and the least we want it to be."""
+    """The rate of one case divided by another's, or by a rate, and the least we want it to be."""
 
     case: str
-    to: str
+    to: str | float
+    """Another case's name, or events per second."""
     bar: float | None = None
 
+
+SLOW_PER_SECOND = 8 / 0.2
+"""What eight handlers at once can do that take 200 ms each."""
 
 RATIOS = (
     Ratio("catch-up/postgres/table", to="catch-up/postgres/eventsource-py", bar=20.0),
@@ -34,10 +38,12 @@ RATIOS = (
     Ratio("catch-up/sqlite/handlers", to="catch-up/sqlite/hand-written"),
     Ratio("append/1/protected", to="append/1/bare", bar=0.9),
     Ratio("append/1/protected", to="append/1/exclusive", bar=2.0),
+    Ratio("append/1/outbox", to="append/1/protected", bar=0.75),
     Ratio("append/1/journal", to="append/1/eventsource-py"),
     Ratio("append/1/journal", to="append/1/eventsourcing"),
     Ratio("append/10/protected", to="append/10/bare", bar=0.9),
     Ratio("append/10/protected", to="append/10/exclusive", bar=2.0),
+    Ratio("append/10/outbox", to="append/10/protected", bar=0.7),
     Ratio("append/10/journal", to="append/10/eventsource-py"),
     Ratio("append/10/journal", to="append/10/eventsourcing"),
     *(
@@ -50,6 +56,17 @@ RATIOS = (
         )
         for kind, bar in (("one-lane", 1 / 1.2), ("tenth-skipped", 1 / 3), ("tenth-parked", 1 / 3))
     ),
+    Ratio("drain/postgres/table", to=3_000, bar=1.0),
+    Ratio("drain/postgres/table", to="catch-up/postgres/table"),
+    Ratio("drain/postgres/handlers", to=3_000, bar=1.0),
+    Ratio("drain/postgres/handlers", to="catch-up/postgres/handlers"),
+    Ratio("drain/sqlite/table", to="catch-up/sqlite/table"),
+    Ratio("drain/sqlite/handlers", to="catch-up/sqlite/handlers"),
+    Ratio("slow/postgres/one-process", to=SLOW_PER_SECOND, bar=0.9),
+    Ratio("slow/postgres/two-processes", to=2 * SLOW_PER_SECOND, bar=0.9),
+    Ratio("slow/sqlite/one-process", to=SLOW_PER_SECOND, bar=0.9),
+    Ratio("claim/due/many", to="claim/due/few", bar=1 / 1.5),
+    Ratio("claim/closed/many", to="claim/closed/few", bar=1 / 1.5),
 )
 
 
@@ -69,11 +86,14 @@ class Outcome:
 
 
 def outcomes(samples: Samples) -> Iterator[Outcome]:
-    """The ratios whose two cases have both run."""
+    """The ratios whose cases have all run."""
     for ratio in RATIOS:
-        if ratio.case in samples and ratio.to in samples:
-            by_round = [
-                ours.events_per_second / theirs.events_per_second
-                for ours, theirs in zip(samples[ratio.case], samples[ratio.to], strict=True)
-            ]
+        if ratio.case in samples and (isinstance(ratio.to, float | int) or ratio.to in samples):
+            ours = [sample.events_per_second for sample in samples[ratio.case]]
+            theirs = (
+                [sample.events_per_second for sample in samples[ratio.to]]
+                if isinstance(ratio.to, str)
+                else [ratio.to] * len(ours)
+            )
+            by_round = [rate / other for rate, other in zip(ours, theirs, strict=True)]
             yield Outcome(ratio, median(by_round), min(by_round), max(by_round))

@@ -56,7 +56,7 @@ def ratio_table(found: Sequence[Outcome]) -> Table:
         for outcome in outcomes_:
             ratio = outcome.ratio
             table.add_row(
-                f"  {_contestant(ratio.case)} / {_contestant(ratio.to)}",
+                f"  {_contestant(ratio.case)} / {_compared(ratio.to)}",
                 f"{outcome.median:,.2f}",
                 f"{outcome.low:,.2f} – {outcome.high:,.2f}",
                 "" if ratio.bar is None else f"{ratio.bar:g}",
@@ -100,6 +100,10 @@ def _group(name: str) -> str:
 
 def _contestant(name: str) -> str:
     return name.rpartition("/")[2]
+
+
+def _compared(to: str | float) -> str:
+    return _contestant(to) if isinstance(to, str) else f"{to:,.0f} a second"
 
 
 def _plain(sample: Sample) -> dict[str, Any]:

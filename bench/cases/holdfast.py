@@ -5,13 +5,15 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from bench import journal
 from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.catch_up import case, table
 from bench.connection import native
 from holdfast import App, Event, Projection, TableProjection, Tx, on
+
+Delivery = Literal["log", "outbox"]
 
 INSERT = (
     "INSERT INTO account_balance (balance, version, updated_at, account_id) VALUES (?, ?, ?, ?)"
@@ -69,9 +71,17 @@ class Balance:
 
 
 def catch_up_table(url: str, *, events: int) -> Sample:
+    return catch_up(table_app(url), events)
+
+
+def catch_up_handlers(url: str, *, events: int) -> Sample:
+    return catch_up(handlers_app(url), events)
+
+
+def table_app(url: str, *, delivery: Delivery = "log") -> App:
     app = App(url)
 
-    @app.projection
+    @app.projection(delivery=delivery)
     class AccountBalance(TableProjection[Balance]):
         @on(AccountOpened)
         def opened(self, row: Balance, event: Event[AccountOpened]) -> None:
@@ -90,14 +100,14 @@ def catch_up_table(url: str, *, events: int) -> Sample:
             row.version = event.version
             row.updated_at = event.recorded_at
 
-    return _catch_up(app, events)
+    return app
 
 
-def catch_up_handlers(url: str, *, events: int) -> Sample:
+def handlers_app(url: str, *, delivery: Delivery = "log") -> App:
     app = App(url)
     insert, update = native(INSERT, url), native(UPDATE, url)
 
-    @app.projection
+    @app.projection(delivery=delivery)
     class AccountBalance(Projection):
         tables: ClassVar = {"account_balance": table(url)}
 
@@ -118,10 +128,10 @@ def catch_up_handlers(url: str, *, events: int) -> Sample:
             at = event.recorded_at.isoformat()
             tx.execute(statement, (amount, event.version, at, event.stream))
 
-    return _catch_up(app, events)
+    return app
 
 
-def _catch_up(app: App, events: int) -> Sample:
+def catch_up(app: App, events: int) -> Sample:
     with closing(app):
         watch = Stopwatch()
         app.catch_up()

@@ -17,7 +17,7 @@ from holdfast.core.errors import (
     WaitTimeout,
 )
 from holdfast.core.event import Appended, Event, NewEvent
-from holdfast.core.failure import Failure, ProcessDied
+from holdfast.core.failure import Failure, ProcessDied, WorkerLost
 from holdfast.core.policy import (
     Breaker,
     Decision,
@@ -44,6 +44,7 @@ from holdfast.core.transient import is_transient
 from holdfast.running import Running
 from holdfast.sql.explain import Reason
 from holdfast.sql.journal import Journal
+from holdfast.sql.outboxes import Outbox, OutboxReport, RelayStatus
 from holdfast.sql.queue import Queue
 
 __all__ = [
@@ -68,6 +69,8 @@ __all__ = [
     "LastError",
     "Limits",
     "NewEvent",
+    "Outbox",
+    "OutboxReport",
     "Park",
     "PayloadError",
     "Policy",
@@ -82,6 +85,7 @@ __all__ = [
     "QueueItem",
     "QueueSelection",
     "Reason",
+    "RelayStatus",
     "Retry",
     "RetryBudget",
     "Running",
@@ -92,6 +96,7 @@ __all__ = [
     "TableProjection",
     "Tx",
     "WaitTimeout",
+    "WorkerLost",
     "is_transient",
     "on",
 ]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 from weakref import WeakSet
 
 from holdfast.clock import SystemClock
 from holdfast.core.codec import EventTypes
-from holdfast.core.definition import Definition, compile_projection, lane_of
+from holdfast.core.definition import MODES, Definition, Mode, compile_projection, lane_of
+from holdfast.core.definition import Outbox as OutboxSettings
 from holdfast.core.errors import (
     ConfigError,
     HoldfastError,
@@ -22,13 +23,15 @@ from holdfast.core.errors import (
 from holdfast.core.event import RawEvent
 from holdfast.core.policy import Policy
 from holdfast.core.poll import Poll
-from holdfast.core.ports import Clock, Source
+from holdfast.core.ports import Clock, Session, Source
 from holdfast.core.projection import Projection, TableProjection
 from holdfast.core.queue import AuditRow
+from holdfast.core.relay import Relay
 from holdfast.core.runner import Runner, Wiring
 from holdfast.core.signals import Bell, Committed, Faulted, Listener, Signal, Signals
 from holdfast.core.status import ProjectionStatus
 from holdfast.core.supervisor import Supervisor
+from holdfast.inline import Inline
 from holdfast.logs import guarded, log_signal
 from holdfast.running import STOP_SECONDS, Running
 from holdfast.sql import statuses, upkeep
@@ -38,6 +41,8 @@ from holdfast.sql.explain import Reason, explain
 from holdfast.sql.forks import at_fork
 from holdfast.sql.journal import Journal
 from holdfast.sql.migrations import check_migrated, migrate
+from holdfast.sql.outbox import SqlClaims, first_left, register
+from holdfast.sql.outboxes import Outbox
 from holdfast.sql.queue import Queue
 from holdfast.sql.sqlite import SqliteDatabase
 from holdfast.sql.store import JournalSource, SqlLeases, SqlSession
@@ -86,6 +91,7 @@ class App:
         self._preparing = threading.Lock()
         self._progress = Bell()
         self._supervisors: WeakSet[Supervisor] = WeakSet()
+        self._inline = Inline(self._relay, self._open_session)
         self.journal = Journal(
             self._database,
             types=self.events,
@@ -93,6 +99,7 @@ class App:
             max_payload_bytes=max_payload_bytes,
             prepare=self._prepare,
             check_prepared=self._check_prepared,
+            apply_inline=self._apply_inline,
         )
         self.queue = Queue(
             self._database,
@@ -100,6 +107,9 @@ class App:
             prepare=self._prepare,
             lane_of=self._lane_of,
             feed=FEED,
+        )
+        self.outbox = Outbox(
+            self._database, self.queue, clock=self._clock, prepare=self._prepare, feed=FEED
         )
         at_fork(self, App._forked)
 
@@ -124,6 +134,11 @@ class App:
         poll: Poll | None = None,
         policy: Policy | None = None,
         mask: Callable[[str], str] | bool = False,
+        delivery: Literal["log", "outbox"] = "log",
+        concurrency: int = 8,
+        mode: Mode = "live",
+        start: Literal["start", "now"] = "start",
+        inline_seconds: float | None = None,
     ) -> Callable[[P], P]: ...
 
     def projection(
@@ -135,6 +150,11 @@ class App:
         poll: Poll | None = None,
         policy: Policy | None = None,
         mask: Callable[[str], str] | bool = False,
+        delivery: Literal["log", "outbox"] = "log",
+        concurrency: int = 8,
+        mode: Mode = "live",
+        start: Literal["start", "now"] = "start",
+        inline_seconds: float | None = None,
     ) -> P | Callable[[P], P]:
         """Registers a projection class; usable as `@app.projection` or with settings.
 
@@ -142,7 +162,15 @@ class App:
         handler a fault, instead of passing it over. `policy` says what follows when an event fails,
         `poll` how the feed is read. `mask` keeps the text of errors out of the logs: True hides it,
         a function changes it.
+
+        `delivery="outbox"` applies events from the queue, where every append puts them: up to
+        `concurrency` lanes at once in each process, for handlers that are slow. The other settings
+        are for that: a projection on a journal that has events gets them from the `start`, or only
+        those that come from `now` on; in `mode` "off" the queue fills and nobody works. With
+        `inline_seconds`, an append waits up to that long for its events to be applied at once, in
+        its own process, and says whether they were.
         """
+        outbox = _outbox(delivery, concurrency, mode, start, inline_seconds)
 
         def register(projection: P) -> P:
             definition = compile_projection(
@@ -153,6 +181,7 @@ class App:
                 poll=poll,
                 policy=policy,
                 mask=mask,
+                outbox=outbox,
             )
             self._add(projection, definition)
             return projection
@@ -185,16 +214,7 @@ class App:
         # A database that is away is the runners' affair: they try again as their Poll says.
         with suppress(StoreUnavailable):
             self._prepare()
-        wiring = Wiring(
-            feed=FEED,
-            open_session=self._open_session,
-            open_source=self._open_source,
-            leases=SqlLeases(self._database),
-            types=self.events,
-            clock=self._clock,
-            signals=self._signals,
-        )
-        runners = [Runner(d, wiring, until=until) for d in self._definitions.values()]
+        runners = [self._runner(d, until) for d in self._definitions.values()]
         supervisor = Supervisor(runners, wake=self._database.bell.ring)
         self._supervisors.add(supervisor)
         return supervisor
@@ -235,7 +255,7 @@ class App:
         self._prepare()
         while True:
             heard = self._progress.rings
-            reached, state = self._reached(name)
+            reached, state = self._reached(name, position)
             if reached >= position:
                 return
             if state == "faulted":
@@ -352,7 +372,34 @@ class App:
 
     def close(self) -> None:
         """Closes all connections. Stop what runs first."""
+        self._inline.close()
         self._database.close()
+
+    def _wiring(self) -> Wiring:
+        return Wiring(
+            feed=FEED,
+            open_session=self._open_session,
+            open_source=self._open_source,
+            leases=SqlLeases(self._database),
+            types=self.events,
+            clock=self._clock,
+            signals=self._signals,
+        )
+
+    def _runner(self, definition: Definition, until: int | None) -> Runner | Relay:
+        if definition.outbox is None:
+            return Runner(definition, self._wiring(), until=until)
+        return self._relay(definition, until)
+
+    def _relay(self, definition: Definition, until: int | None = None) -> Relay:
+        def open_claims(session: Session) -> SqlClaims:
+            assert isinstance(session, SqlSession)
+            return SqlClaims(session, definition.name, FEED, clock=self._clock)
+
+        return Relay(definition, self._wiring(), open_claims=open_claims, until=until)
+
+    def _apply_inline(self, stream: str, types: Sequence[str]) -> frozenset[str]:
+        return self._inline.apply(self._definitions.values(), stream, types)
 
     def _add(self, cls: type, definition: Definition) -> None:
         if definition.name in self._definitions:
@@ -367,6 +414,8 @@ class App:
                     f"{table!r}; a table belongs to one projection"
                 )
         self._definitions[definition.name] = definition
+        if definition.outbox is not None:
+            self._prepared = False  # The next one who needs the database registers it there.
         self._classes[cls] = definition.name
 
     def _definition(self, projection: str | type) -> Definition:
@@ -395,9 +444,13 @@ class App:
         assert isinstance(session, SqlSession)
         return JournalSource(session)
 
-    def _reached(self, name: str) -> tuple[int, str]:
+    def _reached(self, name: str, position: int) -> tuple[int, str]:
         found = upkeep.read_positions(self._database, name)
-        return min(found, default=(0, "stopped"))
+        reached, state = min(found, default=(0, "stopped"))
+        if self._definitions[name].outbox is not None:
+            left = first_left(self._database, name, FEED, position)
+            reached = position if left is None else left - 1
+        return reached, state
 
     def _on_signal(self, signal: Signal) -> None:
         if isinstance(signal, Committed | Faulted):
@@ -412,6 +465,9 @@ class App:
                     migrate(self._database)
                 else:
                     check_migrated(self._database)
+                for definition in self._definitions.values():
+                    if definition.outbox is not None:
+                        register(self._database, definition, FEED)
                 self._prepared = True
 
     def _check_prepared(self) -> None:
@@ -424,6 +480,7 @@ class App:
         """Called in the child of a fork, where the app goes on with connections of its own."""
         self._preparing = threading.Lock()
         self._progress.renew()
+        self._inline.forked()
 
 
 def _open(url: Any) -> Database:
@@ -432,3 +489,26 @@ def _open(url: Any) -> Database:
     from holdfast.sql.postgres import PostgresDatabase
 
     return PostgresDatabase(url)
+
+
+def _outbox(
+    delivery: str,
+    concurrency: int,
+    mode: Mode,
+    start: Literal["start", "now"],
+    inline_seconds: float | None,
+) -> OutboxSettings | None:
+    """The settings of outbox delivery, checked; None for log delivery."""
+    if delivery not in ("log", "outbox"):
+        raise ConfigError(f"delivery is {delivery!r}; it is 'log' or 'outbox'")
+    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
+        raise ConfigError(f"concurrency is {concurrency!r}; it must be a number, 1 or more")
+    if mode not in MODES:
+        raise ConfigError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
+    if start not in ("start", "now"):
+        raise ConfigError(f"start is {start!r}; it is 'start' or 'now'")
+    if inline_seconds is not None and not inline_seconds > 0:
+        raise ConfigError(f"inline_seconds is {inline_seconds!r}; it must be more than 0")
+    if delivery == "log":
+        return None
+    return OutboxSettings(concurrency, mode, start, inline_seconds)

@@ -21,7 +21,7 @@ def test_append_and_look(any_place: Place) -> None:
         any_place, "a", "--data", "-", "--metadata", '{"by": "me"}', "--json",
         stdin=b'{"amount":\n2}',
     )  # fmt: skip
-    assert second.json == {"stream": "a", "version": 2, "positions": [2]}
+    assert second.json == {"stream": "a", "version": 2, "positions": [2], "applied": []}
     append(any_place, "b", "--data", '{"amount": 3}')
     assert any_place.ok("journal", "head", "bank:app").out == "3\n"
     assert any_place.ok("journal", "head", "bank:app", "--json").json == {"head": 3}

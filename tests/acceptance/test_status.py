@@ -18,6 +18,7 @@ from tests.support.postgres import Databases, wait_until
 WAIT_SECONDS = 30.0
 FIELDS = {
     "closed_lanes",
+    "delivery",
     "epoch",
     "events_per_second",
     "events_processed",
@@ -31,6 +32,7 @@ FIELDS = {
     "last_processed_at",
     "leader",
     "needs_reset",
+    "mode",
     "paused_at",
     "paused_by",
     "paused_note",

@@ -6,7 +6,6 @@ What kills from outside, at any moment, must not be held against the event that 
 import random
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -24,14 +23,6 @@ EVENTS = 20
 MAX_STARTS = 10
 DEATHS = UNCLEAN_ENDS + MARKED_DEATHS
 """Two that say that something is wrong, and two that say what."""
-
-
-@pytest.fixture
-def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spoilt:
-    folder = tmp_path / "spoilt"
-    folder.mkdir()
-    monkeypatch.setenv(lanes_worker.SPOILT, str(folder))
-    return Spoilt(folder)
 
 
 @pytest.fixture

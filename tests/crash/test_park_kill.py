@@ -5,9 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import count
-from pathlib import Path
 
-import psycopg
 import pytest
 
 from holdfast import App, QueueSelection
@@ -22,25 +20,16 @@ from tests.support.lanes import (
     check_all_done,
     check_lanes,
 )
+from tests.support.lanes_history import History, slow_commits
 from tests.support.lanes_worker import Spoilt
 from tests.support.postgres import PostgresServer, wait_until
 from tests.support.worker_process import WorkerProcess
 
-BACKLOG_EVENTS = 60
 MORE = 6
 """So many times as many kills, at most, until everything has happened at least once."""
 STREAMS = 4
-FAILURES = ("park", "park", "park and soon", "park and soon", "skip", "retry, then park")
 COMMAND = ("holdfast", "run", "tests.support.lanes_worker:app")
 OPERATOR = ("tests.support.lanes_operator",)
-
-
-@pytest.fixture
-def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spoilt:
-    folder = tmp_path / "spoilt"
-    folder.mkdir()
-    monkeypatch.setenv(lanes_worker.SPOILT, str(folder))
-    return Spoilt(folder)
 
 
 @pytest.fixture(params=KINDS)
@@ -75,7 +64,12 @@ def kill_all_the_time(url: str, kind: Kind, spoilt: Spoilt, *, kills: int) -> No
         app.migrate()
         if url.startswith("postgresql"):
             slow_commits(url)
-        history = History(app, url, kind, spoilt, chance)
+
+        def backlog() -> int:
+            found = check_lanes(url, kind)
+            return found.head - found.position
+
+        history = History(app, spoilt, chance, backlog=backlog, streams=STREAMS)
         commands = (COMMAND, OPERATOR)
         crew = [started.enter_context(WorkerProcess(url, command=each)) for each in commands]
         crew[0].wait_until_said("Committed")
@@ -109,34 +103,6 @@ def count_words(lines: Sequence[str]) -> dict[str, int]:
     return {word: sum(line.startswith(word) for line in lines) for word in words}
 
 
-class History:
-    """Events that are appended, spoilt and mended while workers come and go."""
-
-    def __init__(
-        self, app: App, url: str, kind: Kind, spoilt: Spoilt, chance: random.Random
-    ) -> None:
-        self._app, self._url, self._kind = app, url, kind
-        self._spoilt, self._chance = spoilt, chance
-        self._numbers = count(1)
-        self.go_on()
-
-    def go_on(self) -> None:
-        """A few more events, some of which fail; some that failed are well again."""
-        chance = self._chance
-        for number in self._spoilt.numbers():
-            if chance.random() < 0.3:
-                del self._spoilt[number]
-        found = check_lanes(self._url, self._kind)
-        if found.head - found.position > BACKLOG_EVENTS:
-            return
-        for _ in range(6):
-            events = [Stepped(next(self._numbers), chance.choice("xyz")) for _ in range(3)]
-            for event in events:
-                if chance.random() < 0.12:
-                    self._spoilt[event.number] = chance.choice(FAILURES)
-            self._app.journal.append(f"lane-{chance.randrange(STREAMS)}", events)
-
-
 def finish(app: App, url: str, kind: Kind, worker: WorkerProcess) -> Found:
     """Nothing fails any more: waits until the worker has applied all that waits."""
 
@@ -148,19 +114,6 @@ def finish(app: App, url: str, kind: Kind, worker: WorkerProcess) -> Found:
 
     wait_until(is_done, 60, f"all to be applied by {worker!r}")
     return check_all_done(url, kind)
-
-
-def slow_commits(url: str) -> None:
-    """Holds every transaction that closes, changes or opens a lane for a while in its COMMIT."""
-    with psycopg.connect(url) as connection:
-        connection.execute(
-            """
-            CREATE FUNCTION at_lane() RETURNS trigger LANGUAGE plpgsql AS
-                $$ BEGIN PERFORM pg_sleep(0.005); RETURN NULL; END $$;
-            CREATE CONSTRAINT TRIGGER at_lane AFTER INSERT OR UPDATE OR DELETE ON holdfast_lane
-                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION at_lane()
-            """
-        )
 
 
 @pytest.fixture

@@ -91,13 +91,22 @@ def build_lanes_app(
     kind: Kind,
     *,
     spoil: Callable[[Event[Stepped]], None] = lambda _: None,
+    spoil_first: Callable[[Event[Stepped]], None] = lambda _: None,
     on_error: Callable[[Failure], Decision] | Decision = decide_park,
+    policy: Policy | None = None,
     poll: Poll | None = None,
     clock: Clock | None = None,
     fuse: "Fuse | None" = None,
+    concurrency: int | None = None,
+    open_app: Callable[[str], App] | None = None,
 ) -> App:
-    """An app with one of the projections. `spoil` is called after the work of every event."""
+    """An app with one of the projections, from the log, or with `concurrency` from the outbox.
+
+    `spoil_first` is called before the work of every event, `spoil` after it.
+    """
     app: App = App(url, clock=clock) if fuse is None else FusedApp(url, clock=clock)
+    if open_app is not None:
+        app = open_app(url)
     if isinstance(app, FusedApp):
         app.fuse = fuse
     is_sqlite = url.startswith("sqlite")
@@ -105,9 +114,9 @@ def build_lanes_app(
     entry = (
         "INTEGER PRIMARY KEY AUTOINCREMENT" if is_sqlite else "bigint GENERATED ALWAYS AS IDENTITY"
     )
-    policy = Policy(on_error=on_error)
 
     def step(row: Trail, event: Event[Stepped]) -> None:
+        spoil_first(event)
         row.count += 1
         row.steps.append(event.position)
         spoil(event)
@@ -139,6 +148,7 @@ def build_lanes_app(
 
         @on(Stepped)
         def stepped(self, event: Event[Stepped], tx: Tx) -> None:
+            spoil_first(event)
             line = (event.position, event.stream)
             tx.execute(f"INSERT INTO noted (position, lane) VALUES ({mark}, {mark})", line)
             if not tx.execute(
@@ -148,7 +158,12 @@ def build_lanes_app(
             spoil(event)
 
     classes: dict[str, type[Any]] = {"folded": Folded, "keyed": Keyed, "noted": Noted}
-    app.projection(policy=policy, poll=poll)(classes[kind])
+    app.projection(
+        policy=policy or Policy(on_error=on_error),
+        poll=poll,
+        delivery="log" if concurrency is None else "outbox",
+        concurrency=concurrency or 1,
+    )(classes[kind])
     return app
 
 
@@ -271,7 +286,7 @@ def check_lanes(
 
 
 def _check(query: Query, kind: Kind, now: datetime | None, purged: frozenset[int]) -> Found:
-    lanes = _lanes(query, kind)
+    lanes = read_lanes(query, kind)
     head = max(lanes, default=0)
     checkpoints = query(
         "SELECT position, events_processed, state, unclean_ends, mark_position"
@@ -280,7 +295,7 @@ def _check(query: Query, kind: Kind, now: datetime | None, purged: frozenset[int
     position, processed, state, unclean_ends, mark = (
         checkpoints[0] if checkpoints else (0, 0, "stopped", 0, None)
     )
-    applied = _applied(query, kind)
+    applied = read_applied(query, kind)
     order = [p for positions in applied.values() for p in positions]
     queue = {
         at: (lane, status, _moment(next_attempt_at))
@@ -400,14 +415,14 @@ def _leases(query: Query) -> list[tuple[Any, ...]]:
     )
 
 
-def _lanes(query: Query, kind: Kind) -> dict[int, str]:
+def read_lanes(query: Query, kind: Kind) -> dict[int, str]:
     rows = query(
         "SELECT position, stream, CAST(data AS text) FROM holdfast_event ORDER BY position"
     )
     return {at: json.loads(data)["row"] if kind == "keyed" else s for at, s, data in rows}
 
 
-def _applied(query: Query, kind: Kind) -> dict[str, list[int]]:
+def read_applied(query: Query, kind: Kind) -> dict[str, list[int]]:
     if not query(f"SELECT name FROM holdfast_table WHERE name = '{kind}'"):
         return {}
     if kind == "noted":

@@ -11,13 +11,15 @@ from typing import cast
 
 from holdfast import QueueSelection, StoreUnavailable
 from tests.support.lanes import KIND, Kind, build_lanes_app
+from tests.support.outbox_worker import concurrency
 from tests.support.worker import URL, die_with_parent, say
 
 
 def main() -> None:
     threading.Thread(target=die_with_parent, daemon=True).start()
     chance = random.Random()
-    with build_lanes_app(os.environ[URL], cast(Kind, os.environ[KIND])) as app:
+    kind = cast(Kind, os.environ[KIND])
+    with build_lanes_app(os.environ[URL], kind, concurrency=concurrency()) as app:
         queue = app.queue
         say("Ready")
         while True:

@@ -5,6 +5,7 @@ to happen: a decision, `hold`, or a way to die. When the file goes, the event is
 """
 
 import os
+import random
 import resource
 import signal
 import threading
@@ -16,11 +17,21 @@ from typing import Any, cast
 from holdfast import Backoff, Decision, Event, Failure, Park, Poll, Skip
 from holdfast.core import drain, reading
 from tests.support.lanes import DECISIONS, KIND, Kind, Poisoned, Stepped, build_lanes_app
+from tests.support.outbox_worker import (
+    DEFAULT_POLICY,
+    concurrency,
+    make_short,
+    open_watched,
+    patient,
+    trace,
+)
 from tests.support.worker import URL, die_with_parent, say, say_signal
 
 SPOILT = "LANES_SPOILT"
 SLOW_SECONDS = "LANES_SLOW_SECONDS"
 """Spent after the work of every third event."""
+RANDOM_SECONDS = "LANES_RANDOM_SECONDS"
+"""Spent at most after the work of every event."""
 SPARE_BYTES = "LANES_SPARE_BYTES"
 """How much more memory the process may take, from when it is loaded."""
 DEATHS = ("exit", "kill", "memory")
@@ -84,8 +95,30 @@ def suffer(event: Event[Stepped], spoilt: Spoilt, slow_seconds: float) -> None:
         case "hold":
             while spoilt.get(number) == "hold":
                 time.sleep(0.005)
+        case "hold first":
+            pass
         case _:
             raise Poisoned(number)
+
+
+def suffer_traced(event: Event[Stepped], spoilt: Spoilt, slow_seconds: float) -> None:
+    try:
+        if RANDOM_SECONDS in os.environ:
+            time.sleep(random.uniform(0, float(os.environ[RANDOM_SECONDS])))
+        suffer(event, spoilt, slow_seconds)
+    finally:
+        trace("end", event.stream, event.position)
+
+
+def suffer_first(event: Event[Stepped], spoilt: Spoilt) -> None:
+    """Holds the event before anything is done for it, if the file says so."""
+    trace("begin", event.stream, event.position)
+    number = event.data.number
+    if spoilt.get(number) == "hold first":
+        say(f"Holding {number}")
+        while spoilt.get(number) == "hold first":
+            time.sleep(0.005)
+        say(f"Released {number}")
 
 
 def decide(failure: Failure, spoilt: Spoilt) -> Decision:
@@ -107,10 +140,15 @@ if SPOILT in os.environ:
     slow_seconds = float(os.environ.get(SLOW_SECONDS, "0"))
     reading.BATCH_EVENTS = reading.CHUNK_EVENTS = 7
     drain.DRAIN_EVENTS = 5
+    make_short()
     app = build_lanes_app(
         os.environ[URL],
         cast(Kind, os.environ[KIND]),
-        spoil=lambda event: suffer(event, spoilt, slow_seconds),
+        spoil=lambda event: suffer_traced(event, spoilt, slow_seconds),
+        spoil_first=lambda event: suffer_first(event, spoilt),
+        policy=patient() if DEFAULT_POLICY in os.environ else None,
+        concurrency=concurrency(),
+        open_app=open_watched,
         on_error=lambda failure: decide(failure, spoilt),
         poll=Poll(
             max_consecutive_failures=None,

@@ -19,6 +19,7 @@ COMMANDS = {
     "explain": "holdfast.cli.explain",
     "journal": "holdfast.cli.journal",
     "migrate": "holdfast.cli.upkeep",
+    "outbox": "holdfast.cli.outbox",
     "pause": "holdfast.cli.control",
     "queue": "holdfast.cli.queue",
     "reset": "holdfast.cli.upkeep",

@@ -77,6 +77,8 @@ def _advice(projection: str, reason: Reason) -> Iterator[str]:
     match reason.kind:
         case "no_worker":
             yield "Start one: holdfast run"
+        case "mode":
+            yield f"To let it work: holdfast outbox mode {projection} live"
         case "paused":
             leader = reason.fields["leader"]
             rest = f"; {leader} stands ready to go on" if leader else ""

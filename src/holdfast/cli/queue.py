@@ -48,6 +48,7 @@ def selecting(function: F) -> F:
     options = (
         click.option("--projection", metavar="NAME", help="Only items of this projection."),
         click.option("--lane", metavar="NAME", help="Only items of this lane."),
+        click.option("--version", type=int, metavar="N", help="Only events of this version."),
         click.option("--status", type=click.Choice(STATUSES), help="Only items in this status."),
         click.option("--error-type", metavar="NAME", help="Only items with such an error."),
         click.option("--event-type", metavar="NAME", help="Only events of this type."),

@@ -18,7 +18,8 @@ from holdfast.core.judge import Give
 from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.queue import LOOK_LATER_SECONDS, Entry
 from holdfast.core.signals import Died, Parked, Queued, Skipped
-from holdfast.core.stint import SLICE_SECONDS, Halted, Stint
+from holdfast.core.stint import SLICE_SECONDS, Stint
+from holdfast.core.trying import Halted
 
 
 class Applier:

@@ -8,7 +8,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from holdfast.core.codec import EventTypes, is_event_class
 from holdfast.core.errors import AppendError, ConfigError
@@ -18,6 +18,22 @@ from holdfast.core.poll import Poll
 from holdfast.core.projection import CATCH_ALL, Handler, Projection, TableProjection, marks_of
 from holdfast.core.queue import UNKNOWN, unknown_lane
 from holdfast.core.table import TableSpec, check_identifier, lane_text, table_of
+
+Mode = Literal["live", "shadow", "off"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """How a projection is delivered by the queue: how many lanes at once, and from where on.
+
+    `inline_seconds`: an append waits so long for its events to be applied in its own process.
+    """
+
+    concurrency: int
+    mode: Mode
+    start: Literal["start", "now"]
+    inline_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +50,7 @@ class Definition:
     policy: Policy = field(default_factory=Policy)
     policies: Mapping[str, Policy] = field(default_factory=dict)
     mask: Callable[[str], str] | None = None
+    outbox: Outbox | None = None
 
     def policy_of(self, event_type: str) -> Policy:
         """The policy for an event type."""
@@ -124,6 +141,7 @@ def compile_projection(
     poll: Poll | None = None,
     policy: Policy | None = None,
     mask: Callable[[str], str] | bool = False,
+    outbox: Outbox | None = None,
 ) -> Definition:
     """Reads a projection class; whatever is wrong with it is a ConfigError now."""
     if not (isinstance(cls, type) and issubclass(cls, Projection | TableProjection)):
@@ -139,7 +157,9 @@ def compile_projection(
     except TypeError as error:
         raise ConfigError(f"{where}: {cls.__qualname__}() failed: {error}") from error
     handlers, catch_all = _handlers(instance, where, types)
-    return Definition(
+    if policy is None:
+        policy = Policy() if outbox is None else Policy.outbox()
+    definition = Definition(
         name=name,
         instance=instance,
         handlers=handlers,
@@ -147,10 +167,17 @@ def compile_projection(
         tables=_tables(instance, name, where),
         strict=strict,
         poll=poll or Poll(),
-        policy=policy or Policy(),
-        policies=_policies(policy or Policy(), types),
+        policy=policy,
+        policies=_policies(policy, types),
         mask=_mask(mask, where),
+        outbox=outbox,
     )
+    if outbox is not None and not definition.lanes_are_streams:
+        raise ConfigError(
+            f"{where}: outbox delivery keeps the order of streams, and works on many of them at "
+            "once; a class with a key() or lane() of its own needs log delivery"
+        )
+    return definition
 
 
 def _policies(policy: Policy, types: EventTypes) -> dict[str, Policy]:

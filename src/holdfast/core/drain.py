@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import takewhile
 
 from holdfast.core.engine import Batch, BatchLost, BatchRefused, EventFailed, Unrepeatable
 from holdfast.core.event import RawEvent
-from holdfast.core.judge import Give
-from holdfast.core.policy import Skip
 from holdfast.core.ports import Checkpoint, Revised, Work
 from holdfast.core.queue import (
     LOOK_LATER_SECONDS,
@@ -22,7 +20,8 @@ from holdfast.core.queue import (
     unknown_lane,
 )
 from holdfast.core.signals import Died, Drained, Skipped
-from holdfast.core.stint import SLICE_SECONDS, Halted, Stint
+from holdfast.core.stint import SLICE_SECONDS, Stint
+from holdfast.core.trying import Stop
 
 DRAIN_EVENTS = 100
 """Events of a lane that are tried in one transaction."""
@@ -31,14 +30,6 @@ LOOK_LATER = timedelta(seconds=LOOK_LATER_SECONDS)
 
 Alone = Callable[[RawEvent], AbstractContextManager[None]]
 """The block in which an event is tried that may kill the process."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    """Where a drain ends before it is through: when the lane is due next, and what to raise."""
-
-    due_at: datetime | None
-    halted: Halted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +54,7 @@ class _Result:
     applied: list[Waiting] = field(default_factory=list)
     setbacks: list[Setback] = field(default_factory=list)
     moved: dict[Waiting, str] = field(default_factory=dict)
-    stop: _Stop | None = None
+    stop: Stop | None = None
 
     @property
     def gone(self) -> int:
@@ -190,14 +181,14 @@ class Drainer:
             result.moved[item] = own  # It is mended, and now it shows where it belongs.
             return
         if self._waits(lane, item.event):
-            result.stop = _Stop(self._stint.clock.now() + LOOK_LATER)
+            result.stop = Stop(self._stint.clock.now() + LOOK_LATER)
             return
         try:
             if refused is not None and _is(refused, item):
                 raise refused
             self._stint.attempt(batch, item.event)
         except EventFailed as failed:
-            setback, result.stop = self._set_back(batch, lane, item, failed.error)
+            setback, result.stop = self._stint.set_back(batch, lane, item, failed.error)
             if setback is not None:
                 result.setbacks.append(setback)
                 return
@@ -251,34 +242,6 @@ class Drainer:
             return False
         head = self.head(lane)
         return head is not None and head < event.position
-
-    def _set_back(
-        self, batch: Batch, lane: str, item: Waiting, error: BaseException
-    ) -> tuple[Setback | None, _Stop | None]:
-        """What becomes of an item that failed; without a setback, the fallback has handled it."""
-        stint = self._stint
-        now = stint.clock.now()
-        retries = item.retries + 1
-        stint.judge.adopt(item.event, item.record)
-        try:
-            decision = stint.rule(item.event, lane, error, batch)
-        except Halted as halted:
-            record = stint.judge.settled(item.event) or item.record
-            if isinstance(halted.verdict, Give):
-                # Left as it was, to be tried when the projection runs again.
-                return Setback(item.id, item.status, record, item.retries, None), _Stop(now, halted)
-            at = now + timedelta(seconds=halted.verdict.seconds)
-            stops_all = halted if halted.verdict.reason == "breaker" else None
-            return Setback(item.id, "failed", record, retries, at), _Stop(at, stops_all)
-        if decision is None:
-            return None, None
-        record = stint.judge.settled(item.event) or item.record
-        if isinstance(decision, Skip):
-            return Setback(item.id, "skipped", record, retries, None), None
-        if decision.retry is not None and decision.retry.allows(retries):
-            at = now + timedelta(seconds=decision.retry.delay(retries + 1))
-            return Setback(item.id, "failed", record, retries, at), _Stop(at)
-        return Setback(item.id, "dead", record, retries, None), _Stop(None)
 
     def _left(self, result: _Result) -> Lane | None:
         """What a drain leaves of a lane; None opens it."""

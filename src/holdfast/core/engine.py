@@ -70,14 +70,14 @@ class Engine(Protocol):
 
     def batch(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: Checkpoint | None,
         events: Sequence[RawEvent],
         work: Work | None,
         *,
         again: bool,
         singly: bool,
     ) -> AbstractContextManager[Batch]:
-        """Events to be applied in one transaction: `work`, or one of its own.
+        """Events to be applied in one transaction: `work`, or one of its own under a checkpoint.
 
         `again`: they come from the queue, which knows that they are not applied. `singly`: every
         event is undone, and its values are checked, by itself, whatever that costs.

@@ -65,11 +65,15 @@ class NewEvent(msgspec.Struct, frozen=True):
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """What an append did: the stream's new version and the position of each event, in order."""
+    """What an append did: the stream's new version and the position of each event, in order.
+
+    `applied`: the outbox projections that have applied these events already, in this process.
+    """
 
     stream: str
     version: int
     positions: tuple[int, ...]
+    applied: frozenset[str] = frozenset()
 
     @property
     def position(self) -> int:

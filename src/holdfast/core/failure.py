@@ -38,3 +38,7 @@ class ProcessDied(Exception):
     def __init__(self, deaths: int) -> None:
         super().__init__("the process ended while it worked on this event, and no other")
         self.deaths = deaths
+
+
+class WorkerLost(Exception):
+    """The worker that tried this event ended, or was silent for too long, before it was done."""

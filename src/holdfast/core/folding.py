@@ -58,7 +58,7 @@ class TableEngine:
     @contextmanager
     def batch(
         self,
-        _: Checkpoint,
+        _: Checkpoint | None,
         events: Sequence[RawEvent],
         work: Work | None,
         *,

@@ -44,6 +44,14 @@ class Undecided(Exception):
     """A function of the policy failed, so that its projection stops; shows both errors."""
 
 
+class Memory:
+    """What the parts of a policy remember of a projection's failures, in all its threads."""
+
+    def __init__(self) -> None:
+        self.in_a_row = 0
+        self.waits: deque[tuple[float, float]] = deque()
+
+
 class Judge:
     """Asks the policy of one runner's projection, and keeps what its parts need to remember."""
 
@@ -56,13 +64,13 @@ class Judge:
         caller: Caller,
         clock: Clock,
         emit: Callable[[Signal], None],
+        memory: Memory | None = None,
     ) -> None:
         self._definition, self._names = definition, (definition.name, feed)
         self._types, self._caller, self._clock, self._emit = types, caller, clock, emit
         self._records: dict[int, Record] = {}
         self._pending: dict[int, Wait] = {}
-        self._in_a_row = 0
-        self._waits: deque[tuple[float, float]] = deque()
+        self._memory = memory or Memory()
 
     def record_of(self, event: RawEvent) -> Record:
         """What is known of an event's failures in this process."""
@@ -100,7 +108,7 @@ class Judge:
 
     def succeeded(self) -> None:
         """An event was applied: failures before and after it are not in a row."""
-        self._in_a_row = 0
+        self._memory.in_a_row = 0
 
     def settled(self, event: RawEvent) -> Record | None:
         """The event needs no more decisions; returns its record, if it had failed."""
@@ -132,9 +140,9 @@ class Judge:
 
     def _verdict(self, failure: Failure) -> Verdict:
         policy = self._definition.policy
-        self._in_a_row += 1
+        self._memory.in_a_row += 1
         breaker = policy.breaker
-        if breaker is not None and self._in_a_row >= breaker.failures:
+        if breaker is not None and self._memory.in_a_row >= breaker.failures:
             self._emit(BreakerOpened(*self._names, failure.position, breaker.pause_seconds))
             return Wait(breaker.pause_seconds, "breaker")
         leaf = self._definition.policy_of(failure.event.type)
@@ -175,13 +183,13 @@ class Judge:
         budget = self._definition.policy.budget
         if budget is None:
             return True
-        now = self._clock.monotonic()
-        while self._waits and self._waits[0][0] <= now - budget.window_seconds:
-            self._waits.popleft()
-        if sum(waited for _, waited in self._waits) + seconds > budget.seconds:
+        now, waits = self._clock.monotonic(), self._memory.waits
+        while waits and waits[0][0] <= now - budget.window_seconds:
+            waits.popleft()
+        if sum(waited for _, waited in list(waits)) + seconds > budget.seconds:
             return False
         if seconds > 0:
-            self._waits.append((now, seconds))
+            waits.append((now, seconds))
         return True
 
     def _failure(

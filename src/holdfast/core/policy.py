@@ -165,6 +165,15 @@ class Policy:
         return cls(on_error=Retry(), backoff=backoff, exhausted=Park())
 
     @classmethod
+    def outbox(cls) -> Self:
+        """Eight attempts, 1 s apart, doubling to five minutes; then the event waits for a person.
+
+        What a projection with outbox delivery does that says nothing.
+        """
+        backoff = Backoff(max_attempts=8, delay_seconds=1.0, max_delay_seconds=300.0)
+        return cls(on_error=Retry(), backoff=backoff, exhausted=Park())
+
+    @classmethod
     def classify(
         cls,
         *,

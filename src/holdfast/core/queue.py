@@ -10,6 +10,9 @@ The life of an item in log delivery:
         │ fails, Skip
         └──────────▶ skipped                any of them ──a person──▶ resolved
 
+In outbox delivery every event begins as pending, and is processing while a worker has claimed it as
+the head of its lane; otherwise its life is the same.
+
 Only a lane's head, its smallest position, is ever tried. Everything outstanding (pending, failed,
 dead; in outbox delivery also processing) keeps its lane closed.
 """
@@ -164,6 +167,7 @@ class QueueSelection(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[int, ...] = ()
     projection: str | None = None
     lane: str | None = None
+    version: int | None = None
     status: Status | None = None
     error_type: str | None = None
     event_type: str | None = None

@@ -45,8 +45,9 @@ from holdfast.core.signals import (
     Started,
     Stopped,
 )
-from holdfast.core.stint import Halted, Stint, read_lanes
+from holdfast.core.stint import Stint, read_lanes
 from holdfast.core.suspicion import Suspicion
+from holdfast.core.trying import Halted
 
 STANDBY_SECONDS = 0.25
 """How often a runner without a lease asks for it."""

@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from holdfast.core.definition import Mode
+
 
 @dataclass(frozen=True, slots=True)
 class LastError:
@@ -32,6 +34,10 @@ class ProjectionStatus:
     `lag_seconds` is the age of the oldest event that is not applied yet. `waiting_until` and
     `waiting_for` say why it rests just now; `queued_events` wait in `closed_lanes`. `needs_reset`:
     its rows are not what its checkpoint says.
+
+    With outbox `delivery`, which has a `mode`, every event is in the queue when it is appended, so
+    `position` is the head, `lag_events` is what waits in the queue, and nobody leads: it is
+    `running` while some process delivers it.
     """
 
     projection: str
@@ -57,3 +63,5 @@ class ProjectionStatus:
     waiting_for: str | None = None
     closed_lanes: int = 0
     queued_events: int = 0
+    delivery: Literal["log", "outbox"] = "log"
+    mode: Mode | None = None

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from holdfast.core.caller import Caller
 from holdfast.core.codec import EventTypes
-from holdfast.core.definition import Definition, lane_of
-from holdfast.core.engine import Batch, Engine, EventFailed
+from holdfast.core.definition import Definition
 from holdfast.core.event import RawEvent
-from holdfast.core.failure import ProcessDied
-from holdfast.core.folding import TableEngine
-from holdfast.core.handling import HandlerEngine
-from holdfast.core.judge import Give, Judge, Wait
+from holdfast.core.judge import Judge
 from holdfast.core.lanes import Lanes
-from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.ports import Advance, Checkpoint, Clock, Revised, Session, Work
-from holdfast.core.queue import text_of, unknown_lane
-from holdfast.core.signals import CallbackFailed, Recovered, Signal
+from holdfast.core.queue import unknown_lane
+from holdfast.core.signals import Signal
+from holdfast.core.trying import Trier
 
 SLICE_SECONDS = 1.0
 """A transaction ends after the event that exceeds this, so that slow handlers don't hold locks."""
@@ -31,18 +26,8 @@ HOLD_SECONDS = 5.0
 """For so long they have to wait then, after each change."""
 
 
-class Halted(Exception):
-    """An event can't be passed now; everything before it is committed."""
-
-    def __init__(self, event: RawEvent, verdict: Wait | Give) -> None:
-        super().__init__(event, verdict)
-        self.event, self.verdict = event, verdict
-
-
-class Stint:
+class Stint(Trier):
     """Where a leader is: its checkpoint, its closed lanes, and the rows it keeps in memory.
-
-    `blamed`: events that have failed by what happened to the process or to the store.
 
     When people have come between twice in a row, transactions hold the checkpoint from their
     beginning for some seconds, so that work is not done in vain for as long as people go on.
@@ -63,59 +48,26 @@ class Stint:
         stopping: Callable[[], bool],
         blamed: dict[int, BaseException],
     ) -> None:
-        self.definition, self.session, self.judge = definition, session, judge
-        self.checkpoint, self.lanes = checkpoint, lanes
-        self.clock, self.emit, self.stopping = clock, emit, stopping
-        self.names = checkpoint.projection, checkpoint.feed
-        self._types, self._caller = types, caller
+        super().__init__(
+            definition,
+            names=(checkpoint.projection, checkpoint.feed),
+            types=types,
+            session=session,
+            judge=judge,
+            caller=caller,
+            clock=clock,
+            emit=emit,
+            blamed=blamed,
+        )
+        self.checkpoint, self.lanes, self.stopping = checkpoint, lanes, stopping
         self._rate = _Rate(clock)
-        self._blamed = blamed
         self._in_vain = 0
         self._hold_until = 0.0
-        table = definition.table
-        self.engine: Engine = (
-            HandlerEngine(definition, types, session, caller)
-            if table is None
-            else TableEngine(definition, types, session, caller, table)
-        )
 
     def revise(self, checkpoint: Checkpoint, lanes: Lanes) -> None:
         """Goes on from what a person has changed."""
         self.checkpoint, self.lanes = checkpoint, lanes
         self.engine.forget()
-
-    def lane_of(self, event: RawEvent) -> str:
-        """The lane of an event that is in no batch."""
-        return lane_of(self.definition, self._types, event)
-
-    def attempt(self, batch: Batch, event: RawEvent) -> None:
-        """Tries one event; raises EventFailed."""
-        wait = self.judge.pending(event)
-        if wait is not None:
-            raise Halted(event, wait)
-        if event.position in self._blamed:
-            raise EventFailed(event, self._blamed[event.position])
-        if batch.apply(event):
-            self.judge.succeeded()
-
-    def rule(
-        self, event: RawEvent, lane: str, error: BaseException, batch: Batch | None = None
-    ) -> Skip | Park | None:
-        """Asks the policy about a failed event; None if the fallback has handled it.
-
-        Raises Halted where the event is to be tried again, or stops the projection.
-        """
-        blamed = self._blamed.pop(event.position, None)
-        if isinstance(blamed, ProcessDied):
-            known = self.judge.record_of(event)
-            self.judge.adopt(event, replace(known, attempts=known.attempts + blamed.deaths - 1))
-        verdict = self.judge.judge(event, lane, error)
-        if isinstance(verdict, Give):
-            if batch is not None and self._falls_back(batch, event, verdict):
-                return None
-            if not isinstance(verdict.decision, Fatal):
-                return verdict.decision
-        raise Halted(event, verdict)
 
     def is_held(self, event: RawEvent) -> bool:
         """Whether an event of its stream waits whose lane is unknown: it may be the same."""
@@ -162,17 +114,7 @@ class Stint:
     def committed(self, checkpoint: Checkpoint, events: Sequence[RawEvent]) -> None:
         """The transaction is in, with these events applied: does what may only happen now."""
         self.checkpoint = checkpoint
-        for callback in self.engine.committed():
-            try:
-                self._caller.call(callback)
-            except Exception as error:
-                text = self.definition.masked(text_of(error))
-                self.emit(CallbackFailed(*self.names, type(error).__name__, text))
-        if self.judge.has_records:
-            for event in events:
-                record = self.judge.settled(event)
-                if record is not None:
-                    self.emit(Recovered(*self.names, event.position, record.attempts + 1))
+        self.told(events)
 
     def _hold(self, work: Work) -> None:
         """Looks again where nobody can come between any more."""
@@ -182,20 +124,6 @@ class Stint:
         if now.revision != before.revision:
             self._hold_until = self.clock.monotonic() + HOLD_SECONDS
             self.revise(now, read_lanes(self.session, now))
-
-    def _falls_back(self, batch: Batch, event: RawEvent, given: Give) -> bool:
-        fallback = self.definition.policy_of(event.type).fallback
-        if fallback is None or isinstance(given.error, ProcessDied):
-            return False
-        try:
-            batch.apply(event, fallback)
-        except EventFailed as failed:
-            worse = failed.error
-            given.error.add_note(f"The fallback failed too: {type(worse).__name__}: {worse}")
-            self.judge.renew(event, given.error)
-            return False
-        self.judge.succeeded()
-        return True
 
 
 def read_lanes(session: Session, checkpoint: Checkpoint) -> Lanes:

@@ -6,13 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from holdfast.core.relay import Relay
 from holdfast.core.runner import Runner
 
 
 class Supervisor:
     """Starts runners on threads of their own, and stops them together."""
 
-    def __init__(self, runners: Sequence[Runner], *, wake: Callable[[], None]) -> None:
+    def __init__(self, runners: Sequence[Runner | Relay], *, wake: Callable[[], None]) -> None:
         self.runners = tuple(runners)
         self._wake = wake
         self._ended = threading.Condition()
@@ -60,17 +61,17 @@ class Supervisor:
         return threading.current_thread() in self._threads
 
     @property
-    def running(self) -> list[Runner]:
+    def running(self) -> list[Runner | Relay]:
         """The runners that have not ended."""
         pairs = zip(self.runners, self._threads, strict=True)
         return [runner for runner, thread in pairs if thread.is_alive()]
 
     @property
-    def faulted(self) -> list[Runner]:
+    def faulted(self) -> list[Runner | Relay]:
         """The runners that ended with a fault."""
         return [runner for runner in self.runners if runner.fault is not None]
 
-    def _run(self, runner: Runner) -> None:
+    def _run(self, runner: Runner | Relay) -> None:
         try:
             runner.run()
         except BaseException as error:

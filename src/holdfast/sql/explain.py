@@ -25,7 +25,15 @@ MAX_HEADS = 5
 MAX_QUERY_CHARACTERS = 500
 
 Kind = Literal[
-    "no_worker", "paused", "faulted", "waiting", "lanes_closed", "held", "behind", "nothing_to_do"
+    "no_worker",
+    "mode",
+    "paused",
+    "faulted",
+    "waiting",
+    "lanes_closed",
+    "held",
+    "behind",
+    "nothing_to_do",
 ]
 
 
@@ -46,6 +54,7 @@ def explain(database: Database, clock: Clock, projection: str, feed: str) -> lis
             return [*_never_ran(int(connection.run("head")[0][0]))]
         return [
             *_paused(status),
+            *_mode(status),
             *_faulted(connection, status),
             *_no_worker(connection, status),
             *_waiting(status),
@@ -79,6 +88,22 @@ def _paused(status: ProjectionStatus) -> Iterator[Reason]:
             "leader": status.leader,
         },
     )
+
+
+def _mode(status: ProjectionStatus) -> Iterator[Reason]:
+    if status.mode not in (None, "live"):
+        what = "nobody applies anything" if status.mode == "off" else "events are only looked at"
+        yield Reason(
+            kind="mode",
+            text=f"its mode is {status.mode}: {what}",
+            fields={"mode": status.mode},
+        )
+
+
+def _is_led(status: ProjectionStatus) -> bool:
+    if status.delivery == "outbox":
+        return status.state in ("running", "paused")
+    return status.leader is not None
 
 
 def _faulted(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
@@ -124,7 +149,7 @@ def _item_of(
 
 
 def _no_worker(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
-    if status.leader is not None:
+    if _is_led(status):
         return
     names = {"projection": status.projection, "feed": status.feed}
     last = Checkpoint(*connection.run("read_checkpoint", names)[0])
@@ -148,6 +173,8 @@ def _waiting(status: ProjectionStatus) -> Iterator[Reason]:
 
 
 def _held(database: Database, connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+    if status.delivery == "outbox":
+        return  # Nobody reads the feed.
     chunk = database.settled(connection, status.position, 1)
     if chunk.events or not chunk.held:
         return
@@ -204,6 +231,11 @@ def _lanes_closed(connection: Connection, status: ProjectionStatus) -> Iterator[
             error_type, error_message, events,
         ) in connection.run("lane_heads", names)
     ]  # fmt: skip
+    if status.delivery == "outbox":
+        # Whatever is appended waits in a lane; those that fail are of interest.
+        heads = [head for head in heads if head["status"] in ("failed", "dead")]
+        if not heads:
+            return
     lanes, events = status.closed_lanes, status.queued_events
     others_go_on = status.state == "running" and status.waiting_until is None
     yield Reason(

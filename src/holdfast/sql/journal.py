@@ -53,10 +53,12 @@ class Journal:
         max_payload_bytes: int,
         prepare: Callable[[], None],
         check_prepared: Callable[[], None],
+        apply_inline: Callable[[str, Sequence[str]], frozenset[str]] = lambda *_: frozenset(),
     ) -> None:
         self._database, self._types, self.clock = database, types, clock
         self.max_payload_bytes = max_payload_bytes
         self._prepare, self._check_prepared = prepare, check_prepared
+        self._apply_inline = apply_inline
 
     def append(
         self,
@@ -73,11 +75,13 @@ class Journal:
         that it must be at exactly this version; else ConcurrencyError. `metadata` goes to every
         event. Events with the ids of an earlier append change nothing and return its result.
         `connection` joins an open transaction of sqlite3, psycopg, SQLAlchemy or Django, or a
-        handler's `tx`: the events are appended if and only if it commits.
+        handler's `tx`: the events are appended if and only if it commits. Without it, the result
+        names the outbox projections that have applied the events by then.
         """
-        steps = self._steps(stream, events, expected_version, metadata)
+        records = self._checked(stream, events, expected_version, metadata)
         if connection is not None:
             self._check_prepared()
+            steps = append_steps(stream, records, expected_version)
             return drive(steps, joined(connection, self._database))
         if handled_database.get() is self._database:
             raise AppendError(
@@ -87,13 +91,14 @@ class Journal:
             )
         self._prepare()
         try:
-            appended = self._append(steps)
+            appended = self._append(append_steps(stream, records, expected_version))
         except StoreConflict:
             # Another transaction has just appended events of these ids. A second look says what
             # that means.
-            appended = self._append(self._steps(stream, events, expected_version, metadata))
+            appended = self._append(append_steps(stream, records, expected_version))
+        applied = self._apply_inline(stream, [record.type for record in records])
         self._database.announce()
-        return appended
+        return msgspec.structs.replace(appended, applied=applied) if applied else appended
 
     async def append_async(
         self,
@@ -109,7 +114,8 @@ class Journal:
             return await asyncio.to_thread(
                 self.append, stream, events, expected_version=expected_version, metadata=metadata
             )
-        steps = self._steps(stream, events, expected_version, metadata)
+        records = self._checked(stream, events, expected_version, metadata)
+        steps = append_steps(stream, records, expected_version)
         await asyncio.to_thread(self._check_prepared)
         run = joined_async(connection, self._database)
         try:
@@ -232,18 +238,17 @@ class Journal:
         with self._database.appending() as own:
             return drive(steps, own.run)
 
-    def _steps(
+    def _checked(
         self,
         stream: str,
         events: Sequence[Any],
         expected: int | None,
         metadata: Mapping[str, Any] | None,
-    ) -> Steps:
-        """The append as statements to run: written once, for every way of running them."""
+    ) -> list[Record]:
+        """What is to be appended, if it can be."""
         check_stream(stream)
         _check_expected(expected)
-        records = self._records(stream, events, metadata)
-        return append_steps(stream, records, expected)
+        return self._records(stream, events, metadata)
 
     def _records(
         self, stream: str, events: Sequence[Any], metadata: Mapping[str, Any] | None

@@ -31,19 +31,15 @@ from holdfast.core.queue import (
 from holdfast.sql.audit import write_audit
 from holdfast.sql.database import Connection, Database, Row, refuse_handlers
 from holdfast.sql.store import SqlWork, open_lane, wake_lanes, write_lanes
-from holdfast.sql.values import moment, uuid
+from holdfast.sql.values import AT_ONCE, moment, uuid
 
 ACTIONS: dict[str, tuple[Status, ...]] = {
     "requeue": ("failed", "dead"),
     "retry": ("failed", "dead"),
-    "resolve": ("pending", "failed", "dead", "skipped"),
+    "resolve": ("pending", "processing", "failed", "dead", "skipped"),
     "purge": ("skipped", "resolved"),
 }
 """What each action is for. Nothing outstanding is deleted, nothing that is over comes back."""
-
-
-AT_ONCE = datetime(2000, 1, 1, tzinfo=UTC)
-"""Due, whatever the clocks of this host and of the worker's say."""
 
 
 class Queue:
@@ -153,6 +149,11 @@ class Queue:
             rows = connection.run("revise", names)
             if not rows:
                 raise ConfigError(f"projection {projection!r} has never run here")
+            if connection.run("read_outbox", names):
+                raise ConfigError(
+                    f"projection {projection!r} is delivered by an outbox: its events are in the "
+                    "queue already"
+                )
             if position <= rows[0][0]:
                 raise HoldfastError(
                     f"projection {projection!r} has passed position {position}, and is at "
@@ -206,7 +207,10 @@ class Queue:
             chosen, left_alone = self._choose(connection, action, selection, limit)
             feeds = sorted({(item.projection, item.feed) for item in chosen})
             for projection, feed in feeds:
-                connection.run("revise", {"projection": projection, "feed": feed})
+                whose = {"projection": projection, "feed": feed}
+                connection.run("revise", whose)
+                lanes = {i.lane for i in chosen if (i.projection, i.feed) == (projection, feed)}
+                connection.run("lock_lanes", {**whose, "lanes": _json(sorted(lanes))})
             done = [
                 item for item in chosen if connection.run(f"{action}_item", names | {"id": item.id})
             ]
@@ -254,6 +258,7 @@ class Queue:
     def _refresh(connection: Connection, projection: str, feed: str, lane: str) -> None:
         """Makes the lane's row say what the queue holds."""
         whose = {"projection": projection, "feed": feed}
+        connection.run("unclaim_lane", whose | {"lane": lane})
         if lane.startswith(UNKNOWN):
             wake_lanes(connection, whose, lane.removeprefix(UNKNOWN), AT_ONCE)
         count = int(connection.run("lane_count", whose | {"lane": lane})[0][0])
@@ -284,6 +289,7 @@ class Queue:
             {
                 "projection": selection.projection,
                 "lane": selection.lane,
+                "version": selection.version,
                 "status": selection.status,
                 "error_type": selection.error_type,
                 "event_type": selection.event_type,
@@ -315,3 +321,7 @@ def _item(row: Row) -> QueueItem:
 def _age(now: datetime, since: Any) -> float:
     at = moment(since)
     return 0.0 if at is None else max(0.0, (now - at).total_seconds())
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

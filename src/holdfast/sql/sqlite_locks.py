@@ -18,6 +18,9 @@ RETRY_SECONDS = 0.005
 TURN_SECONDS = 0.001
 """How often those ask who wait behind one that waits."""
 
+PATIENCE_SECONDS = 2.0
+"""How long they do: the one that waits may be frozen."""
+
 
 def switch_to_wal(raw: sqlite3.Connection, timeout_seconds: float) -> None:
     """Puts the database in WAL mode, and waits for others who do the same to a new file.
@@ -48,7 +51,8 @@ class Turnstile:
 
     @contextmanager
     def passing(self, until: float) -> Iterator[None]:
-        """The block asks for the lock. At the time `until` it is entered in any case."""
+        """The block asks for the lock. At the time `until`, or sooner, it is entered anyway."""
+        until = min(until, time.monotonic() + PATIENCE_SECONDS)
         file = self._open()
         if file is None:
             yield

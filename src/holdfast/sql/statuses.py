@@ -27,9 +27,16 @@ def read_status(database: Database, clock: Clock) -> list[ProjectionStatus]:
 def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> ProjectionStatus:
     (_, projection, feed, state, position, epoch, leader, processed, rate, *rest) = row
     last_id, last_type, last_at, *error = rest[:10]
-    behind_since, needs_reset, paused_at, paused_by, paused_note, until, reason, *queued = rest[10:]
+    behind_since, needs_reset, paused_at, paused_by, paused_note, until, reason, *last = rest[10:]
+    mode, backfill_until, waiting_since, seen_at, delivered, *queued = last
+    lag = max(0, head - position)
+    if mode is not None:
+        is_led, leader, processed = _is_recent(seen_at, now), None, delivered
+        if backfill_until is not None and position >= backfill_until:
+            # Whatever is appended is in the queue by then.
+            position, behind_since, lag = head, waiting_since, queued[1]
     processed_at = moment(last_at)
-    recent = processed_at is not None and (now - processed_at).total_seconds() <= RATE_SECONDS
+    recent = _is_recent(last_at, now)
     since = moment(behind_since)
     waiting_until = moment(until)
     waits = waiting_until is not None and waiting_until > now
@@ -43,7 +50,7 @@ def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> Pr
         state=state,
         position=position,
         head=head,
-        lag_events=max(0, head - position),
+        lag_events=lag,
         lag_seconds=0.0 if since is None else max(0.0, (now - since).total_seconds()),
         events_processed=processed,
         events_per_second=rate if recent else 0.0,
@@ -61,7 +68,14 @@ def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> Pr
         waiting_for=reason if waits else None,
         closed_lanes=queued[0],
         queued_events=queued[1],
+        delivery="log" if mode is None else "outbox",
+        mode=mode,
     )
+
+
+def _is_recent(at: Any, now: datetime) -> bool:
+    then = moment(at)
+    return then is not None and (now - then).total_seconds() <= RATE_SECONDS
 
 
 def _last_error(columns: Sequence[Any]) -> LastError | None:

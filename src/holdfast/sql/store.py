@@ -75,6 +75,12 @@ class SqlSession:
         with self.connection.transaction():
             rows = self.connection.run("take_over", names)
         if not rows:
+            if self.connection.run("read_outbox", _of(checkpoint)):
+                raise ProjectionFaulted(
+                    f"projection {checkpoint.projection!r} is delivered by an outbox on this "
+                    "database, and this code says delivery='log'; holdfast reset "
+                    f"{checkpoint.projection} begins again with what the code says"
+                )
             raise ProjectionFaulted(
                 f"projection {checkpoint.projection!r} has rows that its checkpoint does not know "
                 "of, because a handler ended the transaction itself; mend the handler, then run "
@@ -101,7 +107,9 @@ class SqlSession:
 
     def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[Waiting]:
         names = {**_of(checkpoint), "lane": lane, "limit": limit}
-        return [_waiting(self.database, row) for row in self.connection.run("lane_items", names)]
+        return [
+            waiting_item(self.database, row) for row in self.connection.run("lane_items", names)
+        ]
 
     def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
         names = {
@@ -404,7 +412,7 @@ def _errors(record: Record) -> dict[str, Any]:
     }
 
 
-def _waiting(database: Database, row: Row) -> Waiting:
+def waiting_item(database: Database, row: Row) -> Waiting:
     id_, status, next_attempt_at, retries, attempts, first_failed_at, history, *event = row
     (raw,) = database.raw_events([tuple(event)])
     record = Record(

@@ -13,6 +13,7 @@ from holdfast.core.projection import TableProjection
 from holdfast.sql.audit import write_audit
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.tables import clear_tables
+from holdfast.sql.values import AT_ONCE
 
 RESET_ATTEMPTS = 5
 """A reset may meet the running projection in a deadlock so often, before it says so."""
@@ -52,6 +53,12 @@ def reset(database: Database, definition: Definition, change: Changed | None = N
                 connection.run("reset_checkpoint", {"projection": definition.name})
                 connection.run("reset_queue", {"projection": definition.name})
                 connection.run("reset_lanes", {"projection": definition.name})
+                if definition.outbox is None:
+                    connection.run("forget_outbox_types", {"projection": definition.name})
+                    connection.run("forget_outbox", {"projection": definition.name})
+                else:
+                    ((drawn,),) = connection.run("last_drawn")
+                    connection.run("reset_outbox", {"projection": definition.name, "until": drawn})
                 tables = clear_tables(connection, definition)
                 if change is not None:
                     change.write(connection, "reset", definition.name, {"tables": tables})
@@ -107,6 +114,9 @@ def pause(database: Database, projection: str, feed: str, change: Changed) -> bo
             "pause", {**names, "at": change.at, "by": change.by, "note": change.note}
         )
         if paused:
+            # Those who are at work in outbox delivery can't finish.
+            connection.run("revoke_lanes", {**names, "at": AT_ONCE})
+            connection.run("unclaim_all", names)
             change.write(connection, "pause", projection, {})
     database.announce()
     return bool(paused)
@@ -130,6 +140,11 @@ def rewind(
     Raises where events that are applied again would leave other rows than before.
     """
     name = definition.name
+    if definition.outbox is not None:
+        raise ConfigError(
+            f"projection {name!r} can't be rewound: its events come from the queue, each of them "
+            f"once. holdfast reset {name} delivers all of them again"
+        )
     if isinstance(definition.instance, TableProjection):
         raise ConfigError(
             f"projection {name!r} can't be rewound: each of its rows remembers the last event it "

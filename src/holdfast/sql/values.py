@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,3 +15,7 @@ def moment(value: Any) -> datetime | None:
 def uuid(value: Any) -> UUID | None:
     """An id, whatever the driver made of it."""
     return UUID(value) if isinstance(value, str) else value
+
+
+AT_ONCE = datetime(2000, 1, 1, tzinfo=UTC)
+"""Due, whatever the clocks of this host and of the worker's say."""

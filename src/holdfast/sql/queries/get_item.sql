@@ -4,5 +4,5 @@ SELECT
     last_failed_at, error_type, error_message, error_stacktrace, history, resolved_by, resolved_at,
     note, created_at, updated_at,
     position, stream, version, event_id, event_type, data, metadata, recorded_at
-FROM holdfast_queue
+FROM holdfast_item
 WHERE id = :id

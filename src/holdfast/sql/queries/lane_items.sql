@@ -2,7 +2,7 @@
 SELECT
     id, status, next_attempt_at, retries, attempts, first_failed_at, history,
     position, stream, version, event_id, event_type, data, metadata, recorded_at
-FROM holdfast_queue
+FROM holdfast_item
 WHERE
     projection = :projection AND feed = :feed AND lane = :lane
     AND status IN ('pending', 'processing', 'failed', 'dead')

@@ -4,10 +4,11 @@ SELECT
     last_failed_at, error_type, error_message, error_stacktrace, history, resolved_by, resolved_at,
     note, created_at, updated_at,
     position, stream, version, event_id, event_type, data, metadata, recorded_at
-FROM holdfast_queue
+FROM holdfast_item
 WHERE
     (CAST(:projection AS text) IS NULL OR projection = :projection)
     AND (CAST(:lane AS text) IS NULL OR lane = :lane)
+    AND (CAST(:version AS bigint) IS NULL OR version = :version)
     AND (CAST(:status AS text) IS NULL OR status = :status)
     AND (CAST(:error_type AS text) IS NULL OR error_type = :error_type)
     AND (CAST(:event_type AS text) IS NULL OR event_type = :event_type)

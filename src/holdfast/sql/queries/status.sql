@@ -7,10 +7,21 @@ SELECT
     c.error_position, c.error_event_id, c.error_event_type,
     (SELECT e.recorded_at FROM holdfast_event AS e WHERE e.position > c.position ORDER BY e.position LIMIT 1),
     c.needs_reset, c.paused_at, c.paused_by, c.paused_note, c.waiting_until, c.waiting_for,
+    o.mode, o.backfill_until,
+    (
+        SELECT q.recorded_at FROM holdfast_queue AS q
+        WHERE q.status = 'pending' AND q.projection = c.projection ORDER BY q.id LIMIT 1
+    ),
+    (SELECT max(r.seen_at) FROM holdfast_relay AS r WHERE r.projection = c.projection AND r.feed = c.feed),
+    (
+        SELECT CAST(coalesce(sum(r.applied), 0) AS bigint) FROM holdfast_relay AS r
+        WHERE r.projection = c.projection AND r.feed = c.feed
+    ),
     (SELECT count(*) FROM holdfast_lane AS l WHERE l.projection = c.projection AND l.feed = c.feed),
     (
         SELECT CAST(coalesce(sum(l.events), 0) AS bigint) FROM holdfast_lane AS l
         WHERE l.projection = c.projection AND l.feed = c.feed
     )
 FROM holdfast_checkpoint AS c
+LEFT JOIN holdfast_outbox AS o ON o.projection = c.projection AND o.feed = c.feed
 ORDER BY c.projection, c.feed

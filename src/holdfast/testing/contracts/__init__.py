@@ -24,6 +24,7 @@ from holdfast.testing.contracts.folding import FoldingContract  # noqa: E402
 from holdfast.testing.contracts.handling import HandlingContract  # noqa: E402
 from holdfast.testing.contracts.journal import JournalContract  # noqa: E402
 from holdfast.testing.contracts.leases import LeaseContract  # noqa: E402
+from holdfast.testing.contracts.outbox import OutboxContract  # noqa: E402
 from holdfast.testing.contracts.running import RunningContract  # noqa: E402
 from holdfast.testing.contracts.sharing import SharingContract  # noqa: E402
 from holdfast.testing.contracts.source import SourceContract  # noqa: E402
@@ -37,6 +38,7 @@ __all__ = [
     "HandlingContract",
     "JournalContract",
     "LeaseContract",
+    "OutboxContract",
     "RunningContract",
     "SharingContract",
     "SourceContract",

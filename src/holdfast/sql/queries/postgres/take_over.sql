@@ -15,6 +15,11 @@ SET
     leader = :leader,
     leader_pid = pg_backend_pid(),
     leader_since = (SELECT a.backend_start FROM pg_stat_activity AS a WHERE a.pid = pg_backend_pid())
-WHERE id = :id AND NOT needs_reset
+WHERE
+    id = :id AND NOT needs_reset
+    AND NOT EXISTS (
+        SELECT 1 FROM holdfast_outbox AS o
+        WHERE o.projection = holdfast_checkpoint.projection AND o.feed = holdfast_checkpoint.feed
+    )
 RETURNING id, projection, feed, position, epoch, state, events_processed, revision, leader, paused_by,
     unclean_ends, mark_position, mark_attempts

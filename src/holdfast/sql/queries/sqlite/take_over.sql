@@ -13,6 +13,11 @@ SET
     mark_attempts = CASE WHEN :died THEN mark_attempts ELSE 0 END,
     state = 'running',
     leader = :leader
-WHERE id = :id AND NOT needs_reset
+WHERE
+    id = :id AND NOT needs_reset
+    AND NOT EXISTS (
+        SELECT 1 FROM holdfast_outbox AS o
+        WHERE o.projection = holdfast_checkpoint.projection AND o.feed = holdfast_checkpoint.feed
+    )
 RETURNING id, projection, feed, position, epoch, state, events_processed, revision, leader, paused_by,
     unclean_ends, mark_position, mark_attempts

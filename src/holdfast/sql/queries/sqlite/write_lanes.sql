@@ -7,4 +7,5 @@ SELECT
     json_extract(n.value, '$.due_at')
 FROM json_each(:lanes) AS n
 WHERE true
-ON CONFLICT (projection, feed, lane) DO UPDATE SET events = excluded.events, due_at = excluded.due_at
+ON CONFLICT (projection, feed, lane) DO UPDATE SET
+    events = excluded.events, due_at = excluded.due_at, token = NULL

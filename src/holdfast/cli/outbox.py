@@ -1,0 +1,114 @@
+"""`holdfast outbox`: what outbox projections have to do, who does it, and in which mode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from holdfast.app import App
+from holdfast.cli.apps import takes_app
+from holdfast.cli.changes import by_option, confirm, note_option, yes_option
+from holdfast.cli.items import plain, table_of
+from holdfast.cli.output import json_option, print_json, shown
+from holdfast.cli.status import wide_console
+from holdfast.core.definition import MODES, Mode
+from holdfast.core.queue import STATUSES, Status
+from holdfast.sql.outboxes import OutboxReport
+
+
+@click.group()
+def outbox() -> None:
+    """Outbox projections: what waits, who works, and in which mode."""
+
+
+@outbox.command()
+@takes_app()
+@click.option(
+    "--status",
+    type=click.Choice(STATUSES),
+    help="Show items in this status, rather than those that have failed.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="How many items of each projection, the oldest first.",
+)
+@json_option
+def report(app: App, status: Status | None, limit: int, as_json: bool) -> None:
+    """Show how each outbox projection stands, and its oldest items."""
+    reports = app.outbox.report(status=status, limit=limit)
+    if as_json:
+        print_json({"outboxes": [_plain(report) for report in reports]})
+    elif reports:
+        _print(reports)
+    else:
+        click.echo("no projection is delivered by an outbox here")
+
+
+@outbox.command()
+@takes_app("PROJECTION", "MODE")
+@by_option
+@note_option
+@yes_option
+@json_option
+def mode(
+    app: App, projection: str, mode: str, by: str, note: str | None, yes: bool, as_json: bool
+) -> None:
+    """Change a projection's mode: live, shadow or off.
+
+    In all processes at once; writers go on filling the queue in every mode.
+    """
+    if mode not in MODES:
+        raise click.BadParameter(f"{mode!r} is not one of {', '.join(MODES)}.", param_hint="MODE")
+    chosen: Mode = mode
+    confirm(f"This makes {projection!r} on {app.url} {mode}, in all processes.", yes=yes)
+    changed = app.outbox.set_mode(projection, chosen, by=by, note=note)
+    if as_json:
+        print_json({"projection": projection, "mode": mode, "changed": changed})
+    else:
+        click.echo(f"{projection} is {mode}" if changed else f"{projection} was {mode} already")
+
+
+def _plain(report: OutboxReport) -> dict[str, object]:
+    return {
+        **msgspec.structs.asdict(report),
+        "relays": [msgspec.structs.asdict(relay) for relay in report.relays],
+        "items": [plain(item, in_full=False) for item in report.items],
+    }
+
+
+def _print(reports: Sequence[OutboxReport]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("projection", no_wrap=True)
+    table.add_column("mode")
+    for title in ("workers", "pending", "processing", "failed", "dead", "oldest", "applied"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for report in reports:
+        depth = report.depth
+        table.add_row(
+            Text(shown(report.projection)),
+            report.mode,
+            f"{sum(relay.is_alive for relay in report.relays)}",
+            f"{depth['pending']:,}",
+            f"{depth['processing']:,}",
+            f"{depth['failed']:,}",
+            f"{depth['dead']:,}",
+            f"{report.oldest_pending_seconds:,.0f} s",
+            f"{report.applied:,}",
+        )
+    console = wide_console()
+    console.print(table)
+    for report in reports:
+        if report.backfill_left:
+            click.echo(f"{report.projection}: {report.backfill_left:,} events are to be backfilled")
+        if report.items:
+            console.print(table_of(report.items))

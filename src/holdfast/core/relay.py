@@ -1,0 +1,358 @@
+"""Outbox delivery in one process: many lanes at once, each in its own order.
+
+    claim lanes ──▶ try their events ──▶ finish: rows, queue and lane in one transaction
+         ▲  (committed, counts the attempt)            │
+         └─────────────────────────────────────────────┘
+
+Every hand is a thread with a connection of its own. One of them at a time claims, or waits for
+something to claim; then it lets the next one in, and works.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from uuid import uuid4
+
+from holdfast.core.caller import Caller
+from holdfast.core.claims import LEASE_SECONDS, Claim, Claims
+from holdfast.core.definition import Definition
+from holdfast.core.engine import StoreFailedAt
+from holdfast.core.errors import HoldfastError, ProjectionFaulted, StoreUnavailable
+from holdfast.core.faults import fault_message, fault_of
+from holdfast.core.hand import Hand, Pace
+from holdfast.core.judge import Give, Judge, Memory
+from holdfast.core.ports import Fault, Session, Source
+from holdfast.core.runner import STANDBY_SECONDS, Wiring
+from holdfast.core.signals import (
+    LANE_SIGNALS,
+    Faulted,
+    PollFailed,
+    PollRecovered,
+    Signal,
+    Started,
+    Stopped,
+)
+from holdfast.core.trying import Halted, Trier
+
+LOOK_EVENTS = 500
+"""Events that are read at once in shadow mode."""
+
+KEEP_SECONDS = 1.0
+"""How often a relay looks after its claims."""
+
+LARGEST_CLAIM = 400
+"""Lanes that are claimed at once for several hands."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A part of what was claimed under a token, for one hand."""
+
+    token: str
+    claims: Sequence[Claim]
+
+
+class Relay:
+    """Delivers one outbox projection in this process, until it is stopped or faulted.
+
+    With `until`, it ends as soon as nothing is due, and nobody is at work, in any process.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        wiring: Wiring,
+        *,
+        open_claims: Callable[[Session], Claims],
+        until: int | None = None,
+    ) -> None:
+        self.definition = definition
+        assert definition.outbox is not None
+        self._outbox = definition.outbox
+        self.fault: Fault | None = None
+        self.crashed = False
+        self._wiring, self._open_claims, self._until = wiring, open_claims, until
+        self._stop = threading.Event()
+        self._arrived = False
+        self._door = threading.Lock()
+        self._numbers, self._name = count(1), uuid4().hex
+        self._count = threading.Lock()
+        self._idle = 0
+        self._tokens: dict[str, int] = {}
+        self._shares: deque[_Share] = deque()
+        self._memory, self._pace = Memory(), Pace()
+        self._rest_until = 0.0
+        self._failures = 0
+        self._failing = threading.Lock()
+        self._has_begun = False
+        self._looked = 0
+        self._orphans: deque[tuple[str, Sequence[Claim]]] = deque()
+        self._renew_at = 0.0
+
+    def stop(self) -> None:
+        """Asks it to finish what it has begun and end. The feed must be woken as well."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Blocks until the relay ends; afterwards `fault` says if something is wrong."""
+        hands = [
+            threading.Thread(target=self._work, name=f"holdfast {self.definition.name} {n}")
+            for n in range(self._outbox.concurrency)
+        ]
+        for hand in hands:
+            hand.daemon = True
+        is_ready = False
+        while self._goes_on and not is_ready:
+            is_ready = self._try(self.prepare)
+            if not is_ready:
+                self._stop.wait(STANDBY_SECONDS)
+        if not is_ready:
+            return
+        self._emit(Started(*self._names, 0, 0))
+        for hand in hands:
+            hand.start()
+        while self._goes_on:
+            self._try(self._keep)
+            self._stop.wait(KEEP_SECONDS)
+        for hand in hands:
+            hand.join()
+        self._try(self._keep)
+        if self.fault is None:
+            self._emit(Stopped(*self._names, 0))
+
+    def abandon(self) -> None:
+        """The process ends though handlers have not: their claims end by themselves."""
+
+    def crash(self, error: BaseException) -> None:
+        """A thread ends with an error that should not be: a fault, lest it pass unnoticed."""
+        self.fault, self.crashed = fault_of(error, self._wiring.clock), True
+
+    def raise_fault(self) -> None:
+        """Raises ProjectionFaulted if the relay ended with a fault; its cause is the error."""
+        if self.fault is not None:
+            message = fault_message(self.definition.name, self.fault)
+            raise ProjectionFaulted(message) from self.fault.error
+
+    # Looking after the whole
+
+    def prepare(self) -> bool:
+        """Makes the tables, and puts older events into the queue; one process at a time does."""
+        with closing(self._wiring.open_session()) as session:
+            checkpoint = session.open_checkpoint(*self._names)
+            lease = self._wiring.leases.acquire(checkpoint)
+            if lease is None:
+                return False
+            try:
+                session.prepare(self.definition)
+                claims = self._open_claims(session)
+                if not self._has_begun:
+                    claims.begin()
+                    self._has_begun = True
+                left: int | None = None
+                while self._goes_on and (left := claims.backfill()):
+                    self._recovered()
+            finally:
+                lease.release()
+            return left == 0
+
+    def _keep(self) -> bool:
+        """Those who are at work keep their lanes; and a reset is noticed."""
+        now = self._wiring.clock.monotonic()
+        with closing(self._wiring.open_session()) as session:
+            claims = self._open_claims(session)
+            claims.seen(self._name, self._pace.tally)
+            tokens = list(self._tokens)
+            if tokens and now >= self._renew_at:
+                claims.renew(tokens)
+                self._renew_at = now + LEASE_SECONDS / 3
+            standing = claims.standing()
+            if standing.mode == "shadow" and standing.paused_by is None:
+                self._look(claims)
+        return standing.left == 0 or self.prepare()
+
+    def _look(self, claims: Claims) -> None:
+        """In shadow mode: reads and decodes what waits, and counts it; changes nothing."""
+        tally = self._pace.tally
+        while self._goes_on and (found := claims.look(self._looked, LOOK_EVENTS)):
+            for id_, event in found:
+                self._looked = id_
+                tally.looked += 1
+                try:
+                    self._wiring.types.decode(event)
+                except Exception:
+                    tally.unreadable += 1
+
+    def _try(self, work: Callable[[], bool]) -> bool:
+        """Whether something was done; what the store can't do is tried again."""
+        try:
+            return work()
+        except StoreFailedAt as failed:
+            self._back_off(failed.error)
+        except StoreUnavailable as error:
+            self._back_off(error)
+        except Halted as halted:
+            if isinstance(halted.verdict, Give):
+                self._give_up(fault_of(halted.verdict.error, self._wiring.clock, halted.event))
+        except Exception as error:
+            self._give_up(fault_of(error, self._wiring.clock))
+        return False
+
+    def hand(self, session: Session, caller: Caller) -> tuple[Hand, Claims]:
+        """What one thread needs to work, on a session of its own."""
+        claims = self._open_claims(session)
+        return Hand(self._trier(session, caller), claims, self._pace, self._stop.is_set), claims
+
+    # A hand's time
+
+    def _work(self) -> None:
+        with closing(Caller()) as caller:
+            while self._goes_on:
+                self._try(lambda: self._work_on_a_session(caller))
+
+    def _work_on_a_session(self, caller: Caller) -> bool:
+        with closing(self._wiring.open_session()) as session:
+            source = self._wiring.open_source(session)
+            hand, claims = self.hand(session, caller)
+            while self._orphans:
+                # What a broken connection has left behind: the events have not failed.
+                token, taken = self._orphans.pop()
+                hand.give_back(token, taken)
+            while (share := self._next(hand, claims, source)) is not None:
+                try:
+                    pause = hand.work(share.token, share.claims)
+                except (StoreUnavailable, StoreFailedAt):
+                    self._orphans.append((share.token, share.claims))
+                    raise
+                finally:
+                    self._done(share.token)
+                if pause is not None:
+                    self._rest_until = self._wiring.clock.monotonic() + pause
+                self._recovered()
+        return True
+
+    def _next(self, hand: Hand, claims: Claims, source: Source) -> _Share | None:
+        """Lanes to work on; None when it is time to end."""
+        with self._count:
+            self._idle += 1
+        try:
+            with self._door:
+                if not self._shares:
+                    self._claim(claims, source)
+                if self._goes_on:
+                    return self._shares.popleft() if self._shares else None
+                while self._shares:  # Nobody will work on them here.
+                    share = self._shares.popleft()
+                    hand.give_back(share.token, share.claims)
+                    self._done(share.token)
+                return None
+        finally:
+            with self._count:
+                self._idle -= 1
+
+    def _claim(self, claims: Claims, source: Source) -> None:
+        """Claims for all who have nothing to do, or waits until there is something to claim."""
+        while self._goes_on:
+            rest = self._rest_until - self._wiring.clock.monotonic()
+            if rest > 0:
+                self._stop.wait(rest)
+                continue
+            token = f"{self._name}-{next(self._numbers)}"
+            lanes, items = self._pace.size
+            wanted = min(lanes * self._idle, max(lanes, LARGEST_CLAIM))
+            taken = claims.claim(token, lanes=wanted, items=items)
+            if taken:
+                # A share each, as far as it goes.
+                size = max(1, min(lanes, -(-len(taken) // self._idle)))
+                shares = [taken[at : at + size] for at in range(0, len(taken), size)]
+                with self._count:
+                    self._tokens[token] = len(shares)
+                self._shares.extend(_Share(token, share) for share in shares)
+                return
+            left, is_busy = claims.next_due()
+            if self._until is not None and left != 0 and not is_busy:
+                self._arrived = True
+                self._stop.set()
+                return
+            seconds = self.definition.poll.empty_backoff_seconds
+            if left is not None:
+                seconds = min(seconds, max(left, 0.005))
+            source.wait(seconds if self._until is None else min(seconds, 0.01))
+
+    def _done(self, token: str) -> None:
+        with self._count:
+            self._tokens[token] -= 1
+            if not self._tokens[token]:
+                del self._tokens[token]
+
+    def _trier(self, session: Session, caller: Caller) -> Trier:
+        wiring = self._wiring
+        judge = Judge(
+            self.definition,
+            feed=wiring.feed,
+            types=wiring.types,
+            caller=caller,
+            clock=wiring.clock,
+            emit=self._emit,
+            memory=self._memory,
+        )
+        return Trier(
+            self.definition,
+            names=self._names,
+            types=wiring.types,
+            session=session,
+            judge=judge,
+            caller=caller,
+            clock=wiring.clock,
+            emit=self._emit,
+            blamed={},
+        )
+
+    # Failing
+
+    def _recovered(self) -> None:
+        with self._failing:
+            failures, self._failures = self._failures, 0
+        if failures:
+            self._emit(PollRecovered(*self._names, failures))
+
+    def _back_off(self, error: StoreUnavailable) -> None:
+        poll = self.definition.poll
+        with self._failing:
+            self._failures += 1
+            failures = self._failures
+        if poll.max_consecutive_failures and failures >= poll.max_consecutive_failures:
+            self._give_up(fault_of(error, self._wiring.clock))
+            return
+        delay = poll.failure_backoff.delay(failures)
+        text = self.definition.masked(str(error))
+        self._emit(PollFailed(*self._names, failures, text, delay))
+        self._stop.wait(delay)
+
+    def _give_up(self, fault: Fault) -> None:
+        """Ends the relay with a fault, written to the store if it can be reached."""
+        with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
+            session.record_fault(session.open_checkpoint(*self._names), fault)
+        self.fault = fault
+        self._stop.set()
+        shown = replace(fault, error_message=self.definition.masked(fault.error_message))
+        if self.definition.mask is not None:
+            shown = replace(shown, error_stacktrace="(masked)", error=None)
+        self._emit(Faulted(*self._names, shown))
+
+    @property
+    def _goes_on(self) -> bool:
+        return not (self._stop.is_set() or self._arrived or self.fault)
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        return self.definition.name, self._wiring.feed
+
+    def _emit(self, signal: Signal) -> None:
+        if self.definition.mask is not None and isinstance(signal, LANE_SIGNALS):
+            signal = replace(signal, lane="(masked)")  # A key may be taken from the payload.
+        self._wiring.signals.emit(signal)

@@ -1,0 +1,1 @@
+DELETE FROM holdfast_outbox_type WHERE projection = :projection AND feed = :feed

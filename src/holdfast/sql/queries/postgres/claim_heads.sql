@@ -1,0 +1,7 @@
+-- PostgreSQL differs: the ids come as one JSON document. Counts an attempt at each head; one that was
+-- being tried has lost its worker, and that attempt is counted.
+UPDATE holdfast_queue
+SET
+    status = 'processing', attempts = attempts + CASE WHEN status = 'processing' THEN 0 ELSE 1 END,
+    claimed_by = :worker, claimed_until = clock_timestamp() + make_interval(secs => :lease_seconds)
+WHERE id = ANY (ARRAY(SELECT CAST(json_array_elements_text(CAST(:ids AS json)) AS bigint)))

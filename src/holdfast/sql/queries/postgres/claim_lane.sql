@@ -1,0 +1,7 @@
+-- PostgreSQL differs: by the server's clock. One lane, if nobody has it and nothing else waits in it.
+UPDATE holdfast_lane
+SET token = :token, due_at = clock_timestamp() + make_interval(secs => :lease_seconds)
+WHERE
+    projection = :projection AND feed = :feed AND lane = :lane
+    AND token IS NULL AND due_at <= clock_timestamp() AND events = :events
+RETURNING lane

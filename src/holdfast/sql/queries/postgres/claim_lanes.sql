@@ -1,0 +1,13 @@
+-- PostgreSQL differs: by the server's clock, and past what others are about to claim. The lanes that
+-- are due, longest first; whoever claims one has it until its lease ends.
+UPDATE holdfast_lane AS l
+SET token = :token, due_at = clock_timestamp() + make_interval(secs => :lease_seconds)
+WHERE
+    l.projection = :projection AND l.feed = :feed
+    AND l.lane = ANY (ARRAY(
+        SELECT d.lane FROM holdfast_lane AS d
+        WHERE d.projection = :projection AND d.feed = :feed AND d.due_at <= statement_timestamp()
+        ORDER BY d.due_at LIMIT :limit
+        FOR UPDATE SKIP LOCKED
+    ))
+RETURNING l.lane

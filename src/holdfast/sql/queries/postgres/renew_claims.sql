@@ -1,0 +1,10 @@
+-- PostgreSQL differs: by the server's clock, and without waiting for those that somebody holds just
+-- now. Those who are at work keep their lanes.
+WITH held AS MATERIALIZED (
+    SELECT h.projection, h.feed, h.lane FROM holdfast_lane AS h
+    WHERE h.token = ANY (ARRAY(SELECT json_array_elements_text(CAST(:tokens AS json))))
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE holdfast_lane AS l SET due_at = clock_timestamp() + make_interval(secs => :lease_seconds)
+FROM held
+WHERE l.projection = held.projection AND l.feed = held.feed AND l.lane = held.lane

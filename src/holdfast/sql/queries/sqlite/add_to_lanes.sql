@@ -1,0 +1,6 @@
+-- SQLite differs: the lanes come as one JSON document. So many more events wait in each.
+INSERT INTO holdfast_lane (projection, feed, lane, events, due_at)
+SELECT :projection, :feed, json_extract(n.value, '$.lane'), json_extract(n.value, '$.events'), :now
+FROM json_each(:lanes) AS n
+WHERE true
+ON CONFLICT (projection, feed, lane) DO UPDATE SET events = events + excluded.events

@@ -1,0 +1,11 @@
+-- SQLite differs: there is one writer and one clock. The lanes that are due, longest first; whoever
+-- claims one has it until its lease ends.
+UPDATE holdfast_lane SET token = :token, due_at = :lease_until
+WHERE
+    projection = :projection AND feed = :feed
+    AND lane IN (
+        SELECT lane FROM holdfast_lane
+        WHERE projection = :projection AND feed = :feed AND due_at <= :now
+        ORDER BY due_at LIMIT :limit
+    )
+RETURNING lane

@@ -1,0 +1,2 @@
+-- SQLite differs: there is one writer, who sees everything.
+SELECT 1

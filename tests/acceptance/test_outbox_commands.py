@@ -1,0 +1,82 @@
+"""`holdfast outbox`, and the other commands on an outbox projection, as the runbook has them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import App
+from tests.support.command import Place
+from tests.support.postgres import wait_until
+
+WAIT_SECONDS = 60.0
+OUTBOX = """
+@app.projection(delivery="outbox", policy=Policy(on_error=Park()))
+class Ledger"""
+
+
+@pytest.fixture
+def place(any_place: Place) -> Place:
+    """A bank whose ledger is delivered by an outbox, and can't read the amount 13."""
+    text = (Path(__file__).parent / "bank_module.py").read_text()
+    text = text.replace("import App, ", "import App, Park, Policy, ")
+    text = text.replace("\n@app.projection\nclass Ledger", OUTBOX)
+    any_place.write("bank.py", spoilt(text))
+    return any_place
+
+
+def spoilt(text: str) -> str:
+    call = "tx.execute("
+    check = 'if event.data.amount == 13:\n            raise ValueError("unlucky")\n        '
+    assert text.count(call) == 1
+    return text.replace(call, check + call)
+
+
+def ledger(place: Place) -> dict[str, Any]:
+    (found,) = place.ok("outbox", "report", "bank:app", "--json").json["outboxes"]
+    assert found["projection"] == "ledger"
+    return dict(found)
+
+
+def test_the_runbook(place: Place) -> None:
+    place.credit(1, 13, 2)
+    worker = place.start("run", "bank:app")
+    wait_until(lambda: ledger(place)["depth"]["dead"] == 1, WAIT_SECONDS, "a dead letter")
+    report = ledger(place)
+    assert report["depth"] == {"pending": 1, "processing": 0, "failed": 0, "dead": 1}
+    assert [relay["is_alive"] for relay in report["relays"]] == [True]
+    (item,) = report["items"]
+    assert item["error_message"] == "unlucky"
+    said = place.ok("outbox", "report", "bank:app", "--status", "dead").out
+    assert "ledger" in said
+    assert "ValueError: unlucky" in said
+    assert "unlucky" in place.ok("queue", "show", "bank:app", str(item["id"])).out
+    explained = place.ok("explain", "bank:app", "ledger").out
+    assert "1 lane is closed" in explained
+
+    # Off: nobody works, and nothing is lost.
+    assert place.ok("outbox", "mode", "bank:app", "ledger", "off", "--yes").out == "ledger is off\n"
+    place.credit(3)
+    assert "its mode is off" in place.ok("explain", "bank:app", "ledger").out
+    assert ledger(place)["depth"]["pending"] == 2
+
+    # The cause is mended and deployed.
+    worker.close()
+    mended = (place.folder / "bank.py").read_text().replace("amount == 13", "amount == -13")
+    place.write("bank.py", mended)
+    place.start("run", "bank:app")
+    place.ok("outbox", "mode", "bank:app", "ledger", "live", "--yes", "--note", "mended")
+    change = place.ok(
+        "queue", "requeue", "bank:app", "--projection", "ledger", "--status", "dead",
+        "--limit", "100", "--yes", "--json",
+    ).json  # fmt: skip
+    assert len(change["items"]) == 1
+    wait_until(lambda: not any(ledger(place)["depth"].values()), WAIT_SECONDS, "an empty queue")
+    with App(place.url) as app:
+        assert [row.action for row in app.audit()] == ["requeue", "mode", "mode"]
+
+
+def test_a_wrong_mode_or_projection(place: Place) -> None:
+    assert place.run("outbox", "mode", "bank:app", "ledger", "dark").code == 2
+    found = place.run("outbox", "mode", "bank:app", "balances", "off", "--yes")
+    assert "is not delivered by an outbox" in found.error

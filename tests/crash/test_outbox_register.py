@@ -1,0 +1,158 @@
+"""Registering on a journal to which others append all the time: no gap, nothing twice, in order."""
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import psycopg
+import pytest
+
+from holdfast import App
+from holdfast.core.errors import StoreConflict
+from tests.support import outbox_worker
+from tests.support.lanes import Kind, Stepped, build_lanes_app
+from tests.support.lanes_worker import Spoilt
+from tests.support.outbox import await_settled, check_all_applied, check_outbox
+from tests.support.outbox_worker import Step
+from tests.support.postgres import wait_until
+from tests.support.worker_process import WorkerProcess
+
+COMMAND = ("holdfast", "run", "tests.support.lanes_worker:app")
+STREAMS = 5
+WRITERS = 3
+
+
+def test_registering_while_others_append(
+    store_url: str, outbox_kind: Kind, spoilt: Spoilt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first workers end in the middle of the backfill, before and after a commit."""
+    monkeypatch.setenv(outbox_worker.BACKFILL_EVENTS, "7")
+    monkeypatch.setenv(outbox_worker.DEFAULT_POLICY, "1")
+    chance = random.Random(seed := random.randrange(2**32))
+    print(f"seed {seed}")
+    with build_lanes_app(store_url, outbox_kind) as app, ExitStack() as stack:
+        app.migrate()
+        writers = [
+            stack.enter_context(Writer(store_url, seed=chance.randrange(2**32), late=late))
+            for late in [False] * WRITERS + [True] * store_url.startswith("postgresql")
+        ]
+        wait_until(lambda: all(w.appended >= 30 for w in writers), 30, "events to be there")
+        for step in (Step("after", "move_backfill", 2), Step("before", "move_backfill", 3)):
+            with monkeypatch.context() as context:
+                context.setenv(outbox_worker.DIE, str(step))
+                with WorkerProcess(store_url, command=COMMAND) as dying:
+                    dying.wait(30)
+            assert check_outbox(store_url, outbox_kind).left
+        workers = [stack.enter_context(WorkerProcess(store_url, command=COMMAND)) for _ in range(2)]
+        for worker in workers:
+            worker.wait_until_said("Started")
+        before = [writer.appended for writer in writers]
+        wait_until(
+            lambda: all(w.appended >= b + 20 for w, b in zip(writers, before, strict=True)),
+            30,
+            "more events to be there",
+        )
+        for writer in writers:
+            writer.stop()
+        await_settled(store_url, outbox_kind, lambda: workers)
+        for worker in workers:
+            assert worker.stop() == 0, worker
+    found = check_all_applied(store_url, outbox_kind)
+    assert not found.statuses
+    assert len(found.applied) == sum(writer.appended for writer in writers)
+
+
+@pytest.mark.parametrize("begins", ["before", "between"])
+def test_transaction_that_began_before_the_registration(
+    postgres_url: str, outbox_kind: Kind, begins: str
+) -> None:
+    """It can't see the registration, and would leave the queue without its events."""
+    with (
+        build_lanes_app(postgres_url, outbox_kind) as writer,
+        psycopg.connect(postgres_url) as connection,
+        build_lanes_app(postgres_url, outbox_kind, concurrency=4) as app,
+    ):
+        writer.migrate()
+        if begins == "between":
+            app.status()
+            app = build_lanes_app(postgres_url, outbox_kind, concurrency=4)
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT 1 FROM holdfast_event").fetchall()
+        app.status()
+        if begins == "before":
+            with pytest.raises(StoreConflict):
+                writer.journal.append("lane-1", [Stepped(1)], connection=connection)
+            connection.rollback()
+        writer.journal.append("lane-1", [Stepped(1)], connection=connection)
+        connection.commit()
+        assert check_outbox(postgres_url, outbox_kind).with_status("pending")
+        app.catch_up(timeout_seconds=30)
+        assert len(check_all_applied(postgres_url, outbox_kind).applied) == 1
+        app.close()
+
+
+class Writer:
+    """A thread that appends until the block ends, through an app that knows of no outbox.
+
+    `late`: in transactions that have begun long before, which see the past; what they can't do is
+    tried again.
+    """
+
+    def __init__(self, url: str, *, seed: int, late: bool) -> None:
+        self.appended = self.refused = 0
+        self._url, self._late = url, late
+        self._chance = random.Random(seed)
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="writer")
+
+    def __enter__(self) -> "Writer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """May be called again."""
+        self._stop.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            with build_lanes_app(self._url, "keyed") as app, ExitStack() as stack:
+                connection = stack.enter_context(psycopg.connect(self._url)) if self._late else None
+                if connection is not None:
+                    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                while not self._stop.is_set():
+                    self._append(app, connection)
+                    self._stop.wait(self._chance.uniform(0, 0.1))
+        except BaseException as error:
+            self._error = error
+
+    def _append(self, app: App, connection: "psycopg.Connection | None") -> None:
+        # A transaction that sees the past can't append to a stream to which others do.
+        stream = f"{'late' if self._late else 'lane'}-{self._chance.randrange(STREAMS)}"
+        events = [Stepped(self.appended) for _ in range(self._chance.randint(1, 3))]
+        while True:
+            try:
+                with self._began_early(connection):
+                    app.journal.append(stream, events, connection=connection)
+            except StoreConflict:
+                self.refused += 1
+            else:
+                self.appended += len(events)
+                return
+
+    @contextmanager
+    def _began_early(self, connection: "psycopg.Connection | None") -> Iterator[None]:
+        if connection is None:
+            yield
+            return
+        with connection.transaction():
+            connection.execute("SELECT 1 FROM holdfast_event LIMIT 1").fetchall()
+            self._stop.wait(self._chance.uniform(0, 0.05))
+            yield
