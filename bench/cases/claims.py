@@ -30,9 +30,8 @@ OPEN_LANES = 50
 WARM_UP_CLAIMS = 10
 CLAIMS = 50
 
-# Past the trigger, and with the events of the heads only, which are all that a claim reads.
+# Past the append, and with the events of the heads only, which are all that a claim reads.
 LOAD_SQL: tuple[LiteralString, ...] = (
-    "ALTER TABLE holdfast_event DISABLE TRIGGER holdfast_enqueue",
     """
     INSERT INTO holdfast_event (position, stream, version, id, type, data, metadata, recorded_at)
     OVERRIDING SYSTEM VALUE
@@ -41,7 +40,6 @@ LOAD_SQL: tuple[LiteralString, ...] = (
         'FundsCredited', CAST(%(data)s AS json), '{}', now()
     FROM generate_series(1, %(lanes)s) AS n
     """,
-    "ALTER TABLE holdfast_event ENABLE TRIGGER holdfast_enqueue",
     """
     INSERT INTO holdfast_queue (
         projection, feed, lane, position, stream, version, event_id, event_type, data, metadata,

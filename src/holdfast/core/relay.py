@@ -24,6 +24,7 @@ from holdfast.core.definition import Definition
 from holdfast.core.engine import StoreFailedAt
 from holdfast.core.errors import HoldfastError, ProjectionFaulted, StoreUnavailable
 from holdfast.core.faults import fault_message, fault_of
+from holdfast.core.follow import PausedHere
 from holdfast.core.hand import Hand, Pace
 from holdfast.core.judge import Give, Judge, Memory
 from holdfast.core.ports import Fault, Session, Source
@@ -198,6 +199,9 @@ class Relay:
         except Halted as halted:
             if isinstance(halted.verdict, Give):
                 self._give_up(fault_of(halted.verdict.error, self._wiring.clock, halted.event))
+        except PausedHere as paused:
+            self.fault = fault_of(paused, self._wiring.clock)
+            self._stop.set()
         except Exception as error:
             self._give_up(fault_of(error, self._wiring.clock))
         return False
@@ -274,7 +278,7 @@ class Relay:
                 self._shares.extend(_Share(token, share) for share in shares)
                 return
             left, is_busy = claims.next_due()
-            if self._until is not None and left != 0 and not is_busy:
+            if self._until is not None and self._has_arrived(claims, left, is_busy=is_busy):
                 self._arrived = True
                 self._stop.set()
                 return
@@ -282,6 +286,16 @@ class Relay:
             if left is not None:
                 seconds = min(seconds, max(left, 0.005))
             source.wait(seconds if self._until is None else min(seconds, 0.01))
+
+    def _has_arrived(self, claims: Claims, left: float | None, *, is_busy: bool) -> bool:
+        """Whether nothing more is done by itself; raises where a person has to say so first."""
+        standing = claims.standing()
+        if standing.paused_by is not None:
+            name = self.definition.name
+            raise PausedHere(
+                f"it is paused by {standing.paused_by}; holdfast resume {name} lets it go on"
+            )
+        return standing.mode != "live" or (left != 0 and not is_busy)
 
     def _done(self, token: str) -> None:
         with self._count:

@@ -10,7 +10,8 @@ SELECT
     o.mode, o.backfill_until,
     (
         SELECT q.recorded_at FROM holdfast_queue AS q
-        WHERE q.status = 'pending' AND q.projection = c.projection ORDER BY q.id LIMIT 1
+        WHERE q.projection = c.projection AND q.feed = c.feed AND q.status IN ('pending', 'processing')
+        ORDER BY q.position LIMIT 1
     ),
     (SELECT max(r.seen_at) FROM holdfast_relay AS r WHERE r.projection = c.projection AND r.feed = c.feed),
     (

@@ -404,6 +404,24 @@ class OutboxContract:
             eventually(lambda: self.seen(app) == {"a": [1]})
         self.check_empty(app)
 
+    def test_catching_up_waits_for_nobody_who_does_not_work(
+        self, app: App, register: Callable[..., None]
+    ) -> None:
+        register()
+        app.catch_up()
+        app.pause("sums", by="me")
+        app.journal.append("a", [Counted(1)])
+        with pytest.raises(ProjectionFaulted, match="it is paused by me"):
+            app.catch_up()
+        assert status_of(app, "sums").state == "paused"
+        app.resume("sums", by="me")
+        app.outbox.set_mode("sums", "off", by="me")
+        app.catch_up()
+        assert self.seen(app) == {}
+        app.outbox.set_mode("sums", "live", by="me")
+        app.catch_up()
+        assert self.seen(app) == {"a": [1]}
+
     def test_a_claim_that_somebody_else_has_can_not_be_finished(self, app: App) -> None:
         """A worker that was taken for dead wakes up, and changes nothing."""
         inside, go_on = threading.Event(), threading.Event()

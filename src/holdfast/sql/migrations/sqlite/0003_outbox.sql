@@ -19,6 +19,11 @@ CREATE TABLE holdfast_outbox_type (
 -- Who has claimed the lane: whoever does not know it may not finish what he began.
 ALTER TABLE holdfast_lane ADD COLUMN token TEXT;
 
+-- What waits in its turn is not looked for by its status, and there may be much of it.
+DROP INDEX holdfast_queue_status;
+CREATE INDEX holdfast_queue_status ON holdfast_queue (status, projection, id)
+    WHERE status IN ('failed', 'dead', 'skipped', 'resolved');
+
 CREATE INDEX holdfast_lane_due ON holdfast_lane (projection, feed, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX holdfast_lane_token ON holdfast_lane (token) WHERE token IS NOT NULL;
 
