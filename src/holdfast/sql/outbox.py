@@ -1,11 +1,11 @@
 """Outbox delivery: who is registered, and the claims of those who work.
 
 Registering must leave no gap between what the backfill brings and what appends bring. Appends look
-at the registrations in the database, in their own transaction. On PostgreSQL an append may not see one
-that was committed a moment ago. So it also looks at a sequence, whose value depends on no snapshot,
-and which is raised when the registration is in: an append that comes later either sees the
-registration or fails, to be tried again. Those that came earlier have drawn their positions, and
-the backfill goes up to the last position that was drawn. What both bring is in the queue once.
+at the registrations in the database, in their own transaction. On PostgreSQL an append may not see
+one that was committed a moment ago. So it also looks at a sequence, whose value depends on no
+snapshot, and which is raised when the registration is in: an append that comes later either sees
+the registration or fails, to be tried again. Those that came earlier have drawn their positions,
+and the backfill goes up to the last position that was drawn. What both bring is in the queue once.
 """
 
 from __future__ import annotations
