@@ -18,6 +18,8 @@ from tests.support.worker_process import WorkerProcess
 
 COMMAND = ("holdfast", "run", "tests.support.lanes_worker:app")
 STREAMS = 20
+MORE = 20
+"""So many times as many events, at most, until both processes have worked."""
 FAILURES = ("retry, then park", "park and again", "park and soon")
 
 
@@ -101,20 +103,26 @@ def run(
     with build_lanes_app(url, kind, concurrency=8) as app, ExitStack() as started:
         app.status()
         workers = [started.enter_context(WorkerProcess(url, command=COMMAND)) for _ in range(2)]
-        for number in range(1, events + 1):
+        for worker in workers:
+            worker.wait_until_said("Started")
+        number = 0
+        # Both are to have their part in it.
+        while number < events or not all(worker.said("Committed") for worker in workers):
+            assert number < MORE * events, "one of them does nothing"
+            number += 1
             if chance.random() < 0.05:
                 spoilt[number] = chance.choice(FAILURES)
             app.journal.append(f"lane-{chance.randrange(STREAMS)}", [Stepped(number)])
             if freezes and number % (events // freezes) == 0:
                 freeze_for_long(*chance.sample(workers, 2))
-        for number in spoilt.numbers():
-            if number:
-                del spoilt[number]
+        for bad in spoilt.numbers():
+            if bad:
+                del spoilt[bad]
         await_settled(url, kind, lambda: workers, requeue=app)
         for worker in workers:
             assert worker.stop() == 0, worker
     found = check_all_applied(url, kind)
-    assert len(found.applied) == events
+    assert len(found.applied) == number
 
 
 def freeze_for_long(frozen: WorkerProcess, other: WorkerProcess) -> None:
