@@ -2,7 +2,11 @@
 
 from typing import ClassVar
 
+import pytest
+
+from holdfast import App, Event, Projection, ProjectionFaulted, Tx, on
 from holdfast.testing.contracts import OutboxContract
+from holdfast.testing.contracts.samples import Counted, fetch, status_of
 from tests.contract.databases import OnPostgres, OnSqliteFile, OnSqliteMemory
 
 
@@ -15,4 +19,30 @@ class TestOnSqliteMemory(OnSqliteMemory, OutboxContract):
 
 
 class TestOnPostgres(OnPostgres, OutboxContract):
-    pass
+    def test_a_handler_that_ends_the_transaction(self, app: App) -> None:
+        """Nothing is delivered before a reset: the rows may be in, and the event is not done."""
+        ends = True
+
+        @app.projection(delivery="outbox")
+        class Sums(Projection):
+            tables: ClassVar = {"sums": "CREATE TABLE sums (n bigint)"}
+
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                tx.execute("INSERT INTO sums VALUES (%s)", (event.data.n,))
+                if ends:
+                    tx.execute("COMMIT")
+
+        app.journal.append("a", [Counted(1)])
+        with pytest.raises(ProjectionFaulted, match="ended the transaction itself"):
+            app.catch_up()
+        ends = False
+        for _ in range(2):
+            with pytest.raises(ProjectionFaulted, match="holdfast reset sums"):
+                app.catch_up()
+            status = status_of(app, "sums")
+            assert (status.state, status.needs_reset) == ("faulted", True)
+        assert next(reason.kind for reason in app.explain("sums")) == "faulted"
+        app.reset("sums")
+        app.catch_up()
+        assert fetch(app, "SELECT n FROM sums") == [(1,)]

@@ -73,7 +73,10 @@ class Claims(Protocol):
     def standing(self) -> Standing: ...
 
     def begin(self) -> None:
-        """A fault that was noted is over: it is tried again."""
+        """A fault that was noted is over: it is tried again.
+
+        Raises ProjectionFaulted where only a reset makes the rows right.
+        """
 
     def backfill(self) -> int:
         """Puts the next stretch of older events into the queue; returns what is left."""

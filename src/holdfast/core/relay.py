@@ -88,7 +88,7 @@ class Relay:
         self._shares: deque[_Share] = deque()
         self._memory, self._pace = Memory(), Pace()
         self._rest_until = 0.0
-        self._failures = 0
+        self._failures, self._back_at = 0, 0.0
         self._failing = threading.Lock()
         self._has_begun = False
         self._looked = 0
@@ -199,8 +199,9 @@ class Relay:
         except Halted as halted:
             if isinstance(halted.verdict, Give):
                 self._give_up(fault_of(halted.verdict.error, self._wiring.clock, halted.event))
-        except PausedHere as paused:
-            self.fault = fault_of(paused, self._wiring.clock)
+        except (PausedHere, ProjectionFaulted) as known:
+            # The store knows it, and better.
+            self.fault = fault_of(known, self._wiring.clock)
             self._stop.set()
         except Exception as error:
             self._give_up(fault_of(error, self._wiring.clock))
@@ -214,9 +215,14 @@ class Relay:
     # A hand's time
 
     def _work(self) -> None:
-        with closing(Caller()) as caller:
-            while self._goes_on:
-                self._try(lambda: self._work_on_a_session(caller))
+        try:
+            with closing(Caller()) as caller:
+                while self._goes_on:
+                    self._try(lambda: self._work_on_a_session(caller))
+        except BaseException as error:
+            self.crash(error)
+            self._stop.set()
+            raise
 
     def _work_on_a_session(self, caller: Caller) -> bool:
         with closing(self._wiring.open_session()) as session:
@@ -278,6 +284,7 @@ class Relay:
                 self._shares.extend(_Share(token, share) for share in shares)
                 return
             left, is_busy = claims.next_due()
+            self._recovered()
             if self._until is not None and self._has_arrived(claims, left, is_busy=is_busy):
                 self._arrived = True
                 self._stop.set()
@@ -335,17 +342,20 @@ class Relay:
             self._emit(PollRecovered(*self._names, failures))
 
     def _back_off(self, error: StoreUnavailable) -> None:
-        poll = self.definition.poll
+        """Waits, as all hands do: what all of them meet at the same time is one failure."""
+        poll, now = self.definition.poll, self._wiring.clock.monotonic()
         with self._failing:
-            self._failures += 1
-            failures = self._failures
-        if poll.max_consecutive_failures and failures >= poll.max_consecutive_failures:
-            self._give_up(fault_of(error, self._wiring.clock))
-            return
-        delay = poll.failure_backoff.delay(failures)
-        text = self.definition.masked(str(error))
-        self._emit(PollFailed(*self._names, failures, text, delay))
-        self._stop.wait(delay)
+            if now >= self._back_at and self.fault is None:
+                self._failures += 1
+                limit = poll.max_consecutive_failures
+                if limit and self._failures >= limit:
+                    self._give_up(fault_of(error, self._wiring.clock))
+                    return
+                delay = poll.failure_backoff.delay(self._failures)
+                text = self.definition.masked(str(error))
+                self._emit(PollFailed(*self._names, self._failures, text, delay))
+                self._back_at = now + delay
+        self._stop.wait(max(0.0, self._back_at - now))
 
     def _give_up(self, fault: Fault) -> None:
         """Ends the relay with a fault, written to the store if it can be reached."""

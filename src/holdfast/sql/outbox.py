@@ -28,7 +28,7 @@ from holdfast.core.ports import Clock
 from holdfast.core.projection import CATCH_ALL
 from holdfast.core.queue import Waiting
 from holdfast.sql.database import Connection, Database, Row
-from holdfast.sql.store import SqlSession, waiting_item
+from holdfast.sql.store import SqlSession, needs_reset, waiting_item
 from holdfast.sql.values import moment
 
 BACKFILL_EVENTS = 5_000
@@ -111,7 +111,8 @@ class SqlClaims:
 
     def begin(self) -> None:
         with self._connection.transaction():
-            self._connection.run("begin_relay", self._whose)
+            if not self._connection.run("begin_relay", self._whose):
+                raise needs_reset(self._whose["projection"])
 
     def backfill(self) -> int:
         _, until, after, *_ = self._connection.run("read_outbox", self._whose)[0]
@@ -228,8 +229,8 @@ class SqlClaims:
 
 
 def _standing(row: Row) -> Standing:
-    mode, until, position, paused_by, needs_reset = row
-    left = 1 if until is None or needs_reset else max(0, until - position)
+    mode, until, position, paused_by, must_be_reset = row
+    left = 1 if until is None or must_be_reset else max(0, until - position)
     return Standing(mode, paused_by, left)
 
 

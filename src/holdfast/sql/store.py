@@ -81,11 +81,7 @@ class SqlSession:
                     "database, and this code says delivery='log'; holdfast reset "
                     f"{checkpoint.projection} begins again with what the code says"
                 )
-            raise ProjectionFaulted(
-                f"projection {checkpoint.projection!r} has rows that its checkpoint does not know "
-                "of, because a handler ended the transaction itself; mend the handler, then run "
-                f"holdfast reset {checkpoint.projection}"
-            )
+            raise needs_reset(checkpoint.projection)
         return Checkpoint(*rows[0])
 
     def check_epoch(self, checkpoint: Checkpoint) -> None:
@@ -348,6 +344,15 @@ def wake_lanes(
     """What waited for events of a stream whose lane was unknown may go on."""
     rows = connection.run("wake_lanes", {**whose, "stream": stream, "at": at})
     return [lane for (lane,) in rows]
+
+
+def needs_reset(projection: str) -> ProjectionFaulted:
+    """Why a projection can't go on."""
+    return ProjectionFaulted(
+        f"projection {projection!r} has rows that its checkpoint does not know of, because a "
+        "handler ended the transaction itself; mend the handler, then run "
+        f"holdfast reset {projection}"
+    )
 
 
 def _changed(connection: Connection, checkpoint: Checkpoint) -> Exception:
