@@ -103,8 +103,10 @@ def run(url: str, *, lanes: int) -> Sample:
     with (
         closing(PostgresDatabase(parsed)) as database,
         closing(SqlSession(database)) as session,
+        closing(handlers_app(url, delivery="outbox")) as app,
     ):
-        claims = SqlClaims(session, "account_balance", "journal", clock=SystemClock())
+        definition = app._catalog.find("account_balance")
+        claims = SqlClaims(session, definition, clock=SystemClock())
         for number in range(WARM_UP_CLAIMS + CLAIMS):
             cpu = time.process_time()
             seconds.append(_claim(claims, str(number), lanes=lanes))

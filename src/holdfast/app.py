@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Literal, Self, TypeVar, overload
 from weakref import WeakSet
 
+from holdfast.catalog import Catalog, outbox_settings
 from holdfast.clock import SystemClock
+from holdfast.core.caller import Caller
 from holdfast.core.codec import EventTypes
-from holdfast.core.definition import MODES, Definition, Mode, compile_projection, lane_of
-from holdfast.core.definition import Outbox as OutboxSettings
+from holdfast.core.definition import (
+    JOURNAL,
+    MESSAGES,
+    Definition,
+    Mode,
+    compile_projection,
+    lane_of,
+)
 from holdfast.core.errors import (
     ConfigError,
     HoldfastError,
@@ -25,7 +33,7 @@ from holdfast.core.policy import Policy
 from holdfast.core.poll import Poll
 from holdfast.core.ports import Clock, Session, Source
 from holdfast.core.projection import Projection, TableProjection
-from holdfast.core.queue import AuditRow
+from holdfast.core.queue import AuditRow, QueueItem
 from holdfast.core.relay import Relay
 from holdfast.core.runner import Runner, Wiring
 from holdfast.core.signals import Bell, Committed, Faulted, Listener, Signal, Signals
@@ -44,14 +52,13 @@ from holdfast.sql.migrations import check_migrated, migrate
 from holdfast.sql.outbox import SqlClaims, first_left, register
 from holdfast.sql.outboxes import Outbox
 from holdfast.sql.queue import Queue
+from holdfast.sql.records import Records
 from holdfast.sql.sqlite import SqliteDatabase
 from holdfast.sql.store import JournalSource, SqlLeases, SqlSession
 from holdfast.sql.url import SqliteUrl, parse_url
 
+S = TypeVar("S", bound=Projection)
 P = TypeVar("P", bound=type[Projection] | type[TableProjection[Any]])
-
-FEED = "journal"
-"""The journal's name as a feed."""
 
 LOOK_SECONDS = 0.05
 """How often `wait_for` looks for the work of other processes."""
@@ -81,8 +88,7 @@ class App:
         self.events = events or EventTypes()
         self._clock = clock or SystemClock()
         self._auto_migrate = auto_migrate
-        self._definitions: dict[str, Definition] = {}
-        self._classes: dict[type, str] = {}
+        self._catalog = Catalog()
         self._database: Database = _open(self.url)
         self._signals = Signals()
         self._signals.listen(log_signal)
@@ -92,11 +98,11 @@ class App:
         self._progress = Bell()
         self._supervisors: WeakSet[Supervisor] = WeakSet()
         self._inline = Inline(self._relay, self._open_session)
+        records = Records(self.events, self._clock, max_payload_bytes=max_payload_bytes)
         self.journal = Journal(
             self._database,
             types=self.events,
-            clock=self._clock,
-            max_payload_bytes=max_payload_bytes,
+            records=records,
             prepare=self._prepare,
             check_prepared=self._check_prepared,
             apply_inline=self._apply_inline,
@@ -106,15 +112,20 @@ class App:
             clock=self._clock,
             prepare=self._prepare,
             lane_of=self._lane_of,
-            feed=FEED,
+            feed=JOURNAL,
         )
         self.outbox = Outbox(
-            self._database, self.queue, clock=self._clock, prepare=self._prepare, feed=FEED
+            self._database,
+            self.queue,
+            records=records,
+            prepare=self._prepare,
+            check_prepared=self._check_prepared,
+            replay=self._replay,
         )
         at_fork(self, App._forked)
 
     def __repr__(self) -> str:
-        return f"App({str(self.url)!r}, projections={list(self._definitions)})"
+        return f"App({str(self.url)!r}, projections={list(self._catalog.names)})"
 
     def __enter__(self) -> Self:
         return self
@@ -139,6 +150,7 @@ class App:
         mode: Mode = "live",
         start: Literal["start", "now"] = "start",
         inline_seconds: float | None = None,
+        keep_seconds: float = 0.0,
     ) -> Callable[[P], P]: ...
 
     def projection(
@@ -155,6 +167,7 @@ class App:
         mode: Mode = "live",
         start: Literal["start", "now"] = "start",
         inline_seconds: float | None = None,
+        keep_seconds: float = 0.0,
     ) -> P | Callable[[P], P]:
         """Registers a projection class; usable as `@app.projection` or with settings.
 
@@ -168,9 +181,18 @@ class App:
         are for that: a projection on a journal that has events gets them from the `start`, or only
         those that come from `now` on; in `mode` "off" the queue fills and nobody works. With
         `inline_seconds`, an append waits up to that long for its events to be applied at once, in
-        its own process, and says whether they were.
+        its own process, and says whether they were. What is done leaves the queue, after
+        `keep_seconds`.
         """
-        outbox = _outbox(delivery, concurrency, mode, start, inline_seconds)
+        if delivery not in ("log", "outbox"):
+            raise ConfigError(f"delivery is {delivery!r}; it is 'log' or 'outbox'")
+        outbox = outbox_settings(
+            concurrency=concurrency,
+            mode=mode,
+            start=start,
+            inline_seconds=inline_seconds,
+            keep_seconds=keep_seconds,
+        )
 
         def register(projection: P) -> P:
             definition = compile_projection(
@@ -181,17 +203,53 @@ class App:
                 poll=poll,
                 policy=policy,
                 mask=mask,
-                outbox=outbox,
+                outbox=outbox if delivery == "outbox" else None,
             )
             self._add(projection, definition)
             return projection
 
         return register if cls is None else register(cls)
 
+    def sink(
+        self,
+        *,
+        name: str | None = None,
+        poll: Poll | None = None,
+        policy: Policy | None = None,
+        mask: Callable[[str], str] | bool = False,
+        concurrency: int = 8,
+        mode: Mode = "live",
+        keep_seconds: float = 0.0,
+    ) -> Callable[[type[S]], type[S]]:
+        """Registers a Projection class that takes messages, which `app.outbox.send` sends.
+
+        Its handlers are for topics: `@on("orders")`. A message comes as an event whose type is the
+        topic and whose stream is the key; messages of one key come in the order in which they were
+        sent. Everything else is as with outbox delivery. What a handler writes with `tx` happens
+        exactly once, what it does elsewhere at least once: pass `event.id` on.
+        """
+        outbox = outbox_settings(concurrency=concurrency, mode=mode, keep_seconds=keep_seconds)
+
+        def register(sink: type[S]) -> type[S]:
+            definition = compile_projection(
+                sink,
+                types=self.events,
+                name=name,
+                poll=poll,
+                policy=policy,
+                mask=mask,
+                outbox=outbox,
+                feed=MESSAGES,
+            )
+            self._add(sink, definition)
+            return sink
+
+        return register
+
     @property
     def projections(self) -> tuple[str, ...]:
         """The names of the registered projections."""
-        return tuple(self._definitions)
+        return self._catalog.names
 
     def listen(self, listener: Listener) -> None:
         """Calls `listener` with every signal, on the runner's thread; what it raises is logged."""
@@ -208,13 +266,13 @@ class App:
     def supervise(self, *, until: int | None = None) -> Supervisor:
         """A supervisor over all projections, not started yet."""
         self._refuse_handlers("be run")
-        if not self._definitions:
+        if not self._catalog.names:
             raise ConfigError("the app has no projections; register one with @app.projection")
         self.events.check()
         # A database that is away is the runners' affair: they try again as their Poll says.
         with suppress(StoreUnavailable):
             self._prepare()
-        runners = [self._runner(d, until) for d in self._definitions.values()]
+        runners = [self._runner(d, until) for d in self._catalog]
         supervisor = Supervisor(runners, wake=self._database.bell.ring)
         self._supervisors.add(supervisor)
         return supervisor
@@ -250,12 +308,13 @@ class App:
         before that position, in whatever process it runs.
         """
         self._refuse_handlers("be waited for")
-        name = self._definition(projection).name
+        definition = self._catalog.find_projection(projection, "be waited for")
+        name = definition.name
         deadline = self._clock.monotonic() + timeout_seconds
         self._prepare()
         while True:
             heard = self._progress.rings
-            reached, state = self._reached(name, position)
+            reached, state = self._reached(definition, position)
             if reached >= position:
                 return
             if state == "faulted":
@@ -294,13 +353,13 @@ class App:
 
     def explain(self, projection: str | type) -> list[Reason]:
         """Why a projection does not advance; the last reason says how much there is to do."""
-        name = self._definition(projection).name
+        definition = self._catalog.find(projection)
         self._prepare()
-        return explain(self._database, self._clock, name, FEED)
+        return explain(self._database, self._clock, definition.name, definition.feed)
 
     def tables(self, projection: str | type) -> list[str]:
         """The tables that a projection has made on this database, which a reset would clear."""
-        definition = self._definition(projection)
+        definition = self._catalog.find(projection)
         self._prepare()
         return upkeep.owned_tables(self._database, definition)
 
@@ -313,7 +372,7 @@ class App:
         the audit has a row for it.
         """
         self._refuse_handlers("be reset")
-        definition = self._definition(projection)
+        definition = self._catalog.find_projection(projection, "be reset")
         self._prepare()
         change = None if by is None else self._changed(by, note)
         return upkeep.reset(self._database, definition, change)
@@ -326,7 +385,7 @@ class App:
         With `by`, the audit has a row for it.
         """
         refuse_handlers(self._database, "a projection")
-        definition = self._definition(projection)
+        definition = self._catalog.find(projection)
         self._prepare()
         change = None if by is None else self._changed(by, note)
         return upkeep.depose(self._database, definition.name, change)
@@ -337,13 +396,15 @@ class App:
         When this returns nothing more is committed, in whatever process it runs. It outlives
         restarts.
         """
-        definition = self._definition(projection)
+        definition = self._catalog.find(projection)
         self._prepare()
-        return upkeep.pause(self._database, definition.name, FEED, self._changed(by, note))
+        return upkeep.pause(
+            self._database, definition.name, definition.feed, self._changed(by, note)
+        )
 
     def resume(self, projection: str | type, *, by: str, note: str | None = None) -> bool:
         """Lets a paused projection go on; returns whether it was paused."""
-        definition = self._definition(projection)
+        definition = self._catalog.find(projection)
         self._prepare()
         return upkeep.resume(self._database, definition.name, self._changed(by, note))
 
@@ -360,13 +421,13 @@ class App:
         Returns the position. Raises ConfigError, with the reason, where events that are applied
         again would not leave the rows as they are.
         """
-        definition = self._definition(projection)
+        definition = self._catalog.find_projection(projection, "be rewound")
         self._prepare()
-        return upkeep.rewind(self._database, definition, FEED, to, self._changed(by, note))
+        return upkeep.rewind(self._database, definition, JOURNAL, to, self._changed(by, note))
 
     def audit(self, projection: str | type | None = None, *, limit: int = 100) -> list[AuditRow]:
         """What people have changed, the latest first: who, when, what and why."""
-        name = None if projection is None else self._definition(projection).name
+        name = None if projection is None else self._catalog.find(projection).name
         self._prepare()
         return read_audit(self._database, name, limit)
 
@@ -375,9 +436,9 @@ class App:
         self._inline.close()
         self._database.close()
 
-    def _wiring(self) -> Wiring:
+    def _wiring(self, definition: Definition) -> Wiring:
         return Wiring(
-            feed=FEED,
+            feed=definition.feed,
             open_session=self._open_session,
             open_source=self._open_source,
             leases=SqlLeases(self._database),
@@ -388,42 +449,29 @@ class App:
 
     def _runner(self, definition: Definition, until: int | None) -> Runner | Relay:
         if definition.outbox is None:
-            return Runner(definition, self._wiring(), until=until)
+            return Runner(definition, self._wiring(definition), until=until)
         return self._relay(definition, until)
 
     def _relay(self, definition: Definition, until: int | None = None) -> Relay:
         def open_claims(session: Session) -> SqlClaims:
             assert isinstance(session, SqlSession)
-            return SqlClaims(session, definition.name, FEED, clock=self._clock)
+            return SqlClaims(session, definition, clock=self._clock)
 
-        return Relay(definition, self._wiring(), open_claims=open_claims, until=until)
+        return Relay(definition, self._wiring(definition), open_claims=open_claims, until=until)
+
+    def _replay(self, item: QueueItem) -> None:
+        definition = self._catalog.find(item.projection)
+        self._refuse_handlers("replay items")
+        with closing(self._open_session()) as session, closing(Caller()) as caller:
+            self._relay(definition).replay(item, session, caller)
 
     def _apply_inline(self, stream: str, types: Sequence[str]) -> frozenset[str]:
-        return self._inline.apply(self._definitions.values(), stream, types)
+        return self._inline.apply(self._catalog, stream, types)
 
     def _add(self, cls: type, definition: Definition) -> None:
-        if definition.name in self._definitions:
-            raise ConfigError(
-                f"two projections are named {definition.name!r}; "
-                "give one another name: @app.projection(name=…)"
-            )
-        for other in self._definitions.values():
-            for table in definition.tables.keys() & other.tables.keys():
-                raise ConfigError(
-                    f"projections {other.name!r} and {definition.name!r} both declare table "
-                    f"{table!r}; a table belongs to one projection"
-                )
-        self._definitions[definition.name] = definition
+        self._catalog.add(cls, definition)
         if definition.outbox is not None:
             self._prepared = False  # The next one who needs the database registers it there.
-        self._classes[cls] = definition.name
-
-    def _definition(self, projection: str | type) -> Definition:
-        name = self._classes.get(projection) if isinstance(projection, type) else projection
-        if name is None or name not in self._definitions:
-            known = ", ".join(self._definitions) or "none"
-            raise ConfigError(f"there is no projection {projection!r}; the app has: {known}")
-        return self._definitions[name]
 
     def _refuse_handlers(self, what: str) -> None:
         if any(supervisor.runs_this for supervisor in self._supervisors):
@@ -434,7 +482,7 @@ class App:
         return upkeep.Changed(by, self._clock.now(), note)
 
     def _lane_of(self, projection: str, event: RawEvent) -> str:
-        return lane_of(self._definition(projection), self.events, event)
+        return lane_of(self._catalog.find(projection), self.events, event)
 
     def _open_session(self) -> SqlSession:
         self._prepare()
@@ -444,11 +492,11 @@ class App:
         assert isinstance(session, SqlSession)
         return JournalSource(session)
 
-    def _reached(self, name: str, position: int) -> tuple[int, str]:
-        found = upkeep.read_positions(self._database, name)
+    def _reached(self, definition: Definition, position: int) -> tuple[int, str]:
+        found = upkeep.read_positions(self._database, definition.name)
         reached, state = min(found, default=(0, "stopped"))
-        if self._definitions[name].outbox is not None:
-            left = first_left(self._database, name, FEED, position)
+        if definition.outbox is not None:
+            left = first_left(self._database, definition.name, JOURNAL, position)
             reached = position if left is None else left - 1
         return reached, state
 
@@ -465,9 +513,9 @@ class App:
                     migrate(self._database)
                 else:
                     check_migrated(self._database)
-                for definition in self._definitions.values():
+                for definition in self._catalog:
                     if definition.outbox is not None:
-                        register(self._database, definition, FEED)
+                        register(self._database, definition)
                 self._prepared = True
 
     def _check_prepared(self) -> None:
@@ -489,26 +537,3 @@ def _open(url: Any) -> Database:
     from holdfast.sql.postgres import PostgresDatabase
 
     return PostgresDatabase(url)
-
-
-def _outbox(
-    delivery: str,
-    concurrency: int,
-    mode: Mode,
-    start: Literal["start", "now"],
-    inline_seconds: float | None,
-) -> OutboxSettings | None:
-    """The settings of outbox delivery, checked; None for log delivery."""
-    if delivery not in ("log", "outbox"):
-        raise ConfigError(f"delivery is {delivery!r}; it is 'log' or 'outbox'")
-    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
-        raise ConfigError(f"concurrency is {concurrency!r}; it must be a number, 1 or more")
-    if mode not in MODES:
-        raise ConfigError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
-    if start not in ("start", "now"):
-        raise ConfigError(f"start is {start!r}; it is 'start' or 'now'")
-    if inline_seconds is not None and not inline_seconds > 0:
-        raise ConfigError(f"inline_seconds is {inline_seconds!r}; it must be more than 0")
-    if delivery == "log":
-        return None
-    return OutboxSettings(concurrency, mode, start, inline_seconds)

@@ -1,12 +1,23 @@
 """Every library that holds a transaction open: the events are in if and only if it commits."""
 
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 
-from holdfast import App, AppendError, ConcurrencyError, NewEvent, SchemaError
+from holdfast import (
+    App,
+    AppendError,
+    ConcurrencyError,
+    Event,
+    NewEvent,
+    Projection,
+    SchemaError,
+    Tx,
+    on,
+)
 from tests.contract.databases import EMPTY
 from tests.support.joining import WAYS, Way, opened, undone
 
@@ -21,6 +32,7 @@ NASTY = {
     "control": "\x00\x01\t\n\r\x7f",
     "backslash": "C:\\temp\\n \\u0041",
     "empty": "",
+    "text": "% :key ? $1 '",
 }
 
 
@@ -105,6 +117,29 @@ def test_a_commit_makes_rows_and_events_visible_together(
     )
     assert appended.version == 2
     assert [e.position for e in app.journal.read()] == list(appended.positions)
+
+
+def test_a_message_is_sent_if_its_transaction_commits(app: App, way: Way) -> None:
+    got: list[str] = []
+
+    @app.sink()
+    class Mails(Projection):
+        @on("mail")
+        def mail(self, event: Event[Any], tx: Tx) -> None:
+            got.append(f"{event.stream}: {event.data['text']}")
+
+    app.status()
+    with undone(way.transaction()):
+        way.execute("INSERT INTO business VALUES ('order 1')")
+        way.send(app.outbox, "mail", {"text": "never"}, key="anna")
+    with way.transaction():
+        way.send(app.outbox, "mail", {"text": "first"}, key="anna")
+        with pytest.raises(AppendError, match="no sink takes topic 'letter'"):
+            way.send(app.outbox, "letter", {}, key="anna")
+        way.execute("INSERT INTO business VALUES ('order 2')")
+        way.send(app.outbox, "mail", NASTY, key="anna")
+    app.catch_up()
+    assert got == ["anna: first", f"anna: {NASTY['text']}"]
 
 
 def test_a_rollback_leaves_neither(app: App, way: Way, witness: Witness) -> None:

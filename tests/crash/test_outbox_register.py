@@ -92,6 +92,35 @@ def test_transaction_that_began_before_the_registration(
         app.close()
 
 
+STALL_SQL = """
+CREATE FUNCTION stall() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NEW; END';
+CREATE TRIGGER stall BEFORE INSERT ON holdfast_event FOR EACH ROW EXECUTE FUNCTION stall();
+"""
+
+
+def test_an_append_that_stalls_while_others_register(postgres_url: str, outbox_kind: Kind) -> None:
+    """It has begun before the registration, and draws its last position long after it."""
+    with (
+        build_lanes_app(postgres_url, outbox_kind) as writer,
+        psycopg.connect(postgres_url, autocommit=True) as gate,
+        build_lanes_app(postgres_url, outbox_kind, concurrency=4) as app,
+    ):
+        writer.migrate()
+        gate.execute(STALL_SQL)
+        gate.execute("SELECT pg_advisory_lock(4711)")
+        events = [Stepped(n) for n in range(3)]
+        append = threading.Thread(target=writer.journal.append, args=("lane-1", events))
+        append.start()
+        waits = "SELECT 1 FROM pg_locks WHERE objid = 4711 AND NOT granted"
+        wait_until(lambda: bool(gate.execute(waits).fetchall()), 30, "the append to stall")
+        app.status()
+        gate.execute("SELECT pg_advisory_unlock(4711)")
+        append.join()
+        app.catch_up(timeout_seconds=30)
+        assert len(check_all_applied(postgres_url, outbox_kind).applied) == len(events)
+
+
 class Writer:
     """A thread that appends until the block ends, through an app that knows of no outbox.
 

@@ -20,7 +20,7 @@ from django.db import transaction as django_transaction
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 
-from holdfast import Appended, Journal
+from holdfast import Appended, Journal, Outbox
 
 
 class Way(Protocol):
@@ -43,6 +43,9 @@ class Way(Protocol):
     ) -> Appended:
         """Appends with connection=."""
 
+    def send(self, outbox: Outbox, topic: str, payload: Any, *, key: str) -> None:
+        """Sends with connection=."""
+
     def close(self) -> None: ...
 
 
@@ -53,6 +56,9 @@ class _Blocking:
         self, journal: Journal, stream: str, events: Sequence[Any], **options: Any
     ) -> Appended:
         return journal.append(stream, events, connection=self.connection, **options)
+
+    def send(self, outbox: Outbox, topic: str, payload: Any, *, key: str) -> None:
+        outbox.send(topic, payload, key=key, connection=self.connection)
 
 
 class Sqlite3(_Blocking):
@@ -173,6 +179,9 @@ class _Async:
         return self.loop.run(
             journal.append_async(stream, events, connection=self.connection, **options)
         )
+
+    def send(self, outbox: Outbox, topic: str, payload: Any, *, key: str) -> None:
+        self.loop.run(outbox.send_async(topic, payload, key=key, connection=self.connection))
 
     @contextmanager
     def within(self, block: AbstractAsyncContextManager[Any]) -> Iterator[None]:

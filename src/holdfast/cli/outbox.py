@@ -74,6 +74,32 @@ def mode(
         click.echo(f"{projection} is {mode}" if changed else f"{projection} was {mode} already")
 
 
+@outbox.command()
+@takes_app("PROJECTION")
+@by_option
+@note_option
+@yes_option
+@json_option
+def forget(app: App, projection: str, by: str, note: str | None, yes: bool, as_json: bool) -> None:
+    """End outbox delivery for a projection or sink that is gone from the code.
+
+    Nothing is queued for it any more, and what waits in its queue is deleted. Its tables stay.
+    """
+    if projection in app.projections:
+        raise click.UsageError(
+            f"{projection!r} is in the app, which would register it again; take it out of the code "
+            "first."
+        )
+    depth = {report.projection: report.depth for report in app.outbox.report(limit=1)}
+    waiting = sum(count for count in depth.get(projection, {}).values())
+    confirm(f"This deletes {waiting:,} items of {projection!r} on {app.url} unapplied.", yes=yes)
+    items = app.outbox.forget(projection, by=by, note=note)
+    if as_json:
+        print_json({"projection": projection, "items": items})
+    else:
+        click.echo(f"{projection} is forgotten, with {items:,} items")
+
+
 def _plain(report: OutboxReport) -> dict[str, object]:
     return {
         **msgspec.structs.asdict(report),

@@ -175,6 +175,32 @@ def requeue(app: App, ids: tuple[int, ...], **options: Any) -> None:
 
 
 @queue.command()
+@takes_app("ID")
+@by_option
+@note_option
+@yes_option
+@json_option
+def replay(app: App, id: str, by: str, note: str | None, yes: bool, as_json: bool) -> None:
+    """Try one item of an outbox projection now, in this process, and show what comes of it.
+
+    It must be the first one of its lane. If it fails, the exit code is 1, and it waits as before.
+    """
+    if not id.isdecimal():
+        raise click.BadParameter(f"{id!r} is not the number of an item.", param_hint="ID")
+    item = app.queue.get(int(id))
+    confirm(f"This runs the handler of {item.projection!r} here:\n{line_of(item)}", yes=yes)
+    left = app.outbox.replay(item.id, by=by, note=note)
+    if as_json:
+        print_json({"applied": left is None, "item": left and plain(left, in_full=True)})
+    elif left is None:
+        click.echo(f"item {item.id} is applied")
+    else:
+        click.echo(f"item {item.id} has failed again: {left.error_type}: {left.error_message}")
+    if left is not None:
+        raise SystemExit(1)
+
+
+@queue.command()
 @takes_app(numbers="ID")
 @changing
 @click.option("--note", required=True, metavar="TEXT", help="What was done about them; required.")
@@ -188,7 +214,7 @@ def resolve(app: App, ids: tuple[int, ...], **options: Any) -> None:
 @changing
 @note_option
 def purge(app: App, ids: tuple[int, ...], **options: Any) -> None:
-    """Delete skipped and resolved items. What still waits is never deleted."""
+    """Delete skipped, resolved and done items. What still waits is never deleted."""
     action = _Action("purge", "deletes", "deleted", may_be_nothing=True)
     _change(app, action, ids, **options)
 

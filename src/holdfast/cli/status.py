@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.app import FEED, App
+from holdfast.app import App
 from holdfast.cli.apps import takes_app
 from holdfast.cli.output import json_option, one_line, plural, print_json, shown
+from holdfast.core.definition import JOURNAL
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.status import ProjectionStatus
 
@@ -121,7 +122,7 @@ def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
     return [
         ProjectionStatus(
             projection=name,
-            feed=FEED,
+            feed=JOURNAL,
             state="stopped",
             position=0,
             head=head,

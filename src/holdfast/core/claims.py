@@ -48,6 +48,7 @@ class Tally:
     failed: int = 0
     looked: int = 0
     unreadable: int = 0
+    looked_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,12 @@ class Claims(Protocol):
     def claim_lane(self, token: str, lane: str, *, events: int) -> Sequence[Claim]:
         """Claims one lane, if it is free and exactly so many events wait in it."""
 
+    def claim_head(self, token: str, lane: str) -> Sequence[Claim]:
+        """Claims the first item of one lane, if the lane is free and due."""
+
+    def rehearse(self, *, lanes: int, items: int) -> int:
+        """Claims lanes as `claim` does, and undoes it at once; returns how many there were."""
+
     def waiting(self, lane: str) -> int:
         """How many events wait in a lane."""
 
@@ -102,6 +109,9 @@ class Claims(Protocol):
     def settle(self, token: str, gone: Mapping[str, int]) -> None:
         """In the open transaction: gives lanes back, each with so many items fewer."""
 
+    def finish(self, items: Collection[int]) -> None:
+        """In the open transaction: these are done."""
+
     def unclaim(self, items: Collection[int]) -> None:
         """In the open transaction: these heads were not tried after all."""
 
@@ -110,6 +120,9 @@ class Claims(Protocol):
 
     def seen(self, worker: str, tally: Tally) -> None:
         """Says that a process is alive, and what it has done."""
+
+    def clean(self) -> None:
+        """Deletes some of what was kept for long enough, and forgets processes that are gone."""
 
     def next_due(self) -> tuple[float | None, bool]:
         """How many seconds until a lane is due, or loses its worker; None if nothing waits.

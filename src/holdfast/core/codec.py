@@ -272,6 +272,11 @@ def _functions(
     return msgspec.json.encode, decode, lambda data: msgspec.convert(data, cls)
 
 
+def payload_json(payload: Any) -> bytes:
+    """An event's data as JSON, whatever it was decoded to."""
+    return _model_json(payload) if _is_pydantic(type(payload)) else msgspec.json.encode(payload)
+
+
 def _model_json(payload: Any) -> bytes:
     raw: bytes = payload.model_dump_json().encode()
     if b"NaN" in raw or b"Infinity" in raw:

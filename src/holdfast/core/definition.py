@@ -19,6 +19,12 @@ from holdfast.core.projection import CATCH_ALL, Handler, Projection, TableProjec
 from holdfast.core.queue import UNKNOWN, unknown_lane
 from holdfast.core.table import TableSpec, check_identifier, lane_text, table_of
 
+JOURNAL = "journal"
+"""The journal's name as a feed."""
+
+MESSAGES = "messages"
+"""The feed of what is sent to other systems."""
+
 Mode = Literal["live", "shadow", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -28,12 +34,14 @@ class Outbox:
     """How a projection is delivered by the queue: how many lanes at once, and from where on.
 
     `inline_seconds`: an append waits so long for its events to be applied in its own process.
+    `keep_seconds`: for so long, what is done stays in the queue to be looked at.
     """
 
     concurrency: int
     mode: Mode
     start: Literal["start", "now"]
     inline_seconds: float | None = None
+    keep_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,7 @@ class Definition:
     policies: Mapping[str, Policy] = field(default_factory=dict)
     mask: Callable[[str], str] | None = None
     outbox: Outbox | None = None
+    feed: str = JOURNAL
 
     def policy_of(self, event_type: str) -> Policy:
         """The policy for an event type."""
@@ -142,6 +151,7 @@ def compile_projection(
     policy: Policy | None = None,
     mask: Callable[[str], str] | bool = False,
     outbox: Outbox | None = None,
+    feed: str = JOURNAL,
 ) -> Definition:
     """Reads a projection class; whatever is wrong with it is a ConfigError now."""
     if not (isinstance(cls, type) and issubclass(cls, Projection | TableProjection)):
@@ -171,7 +181,10 @@ def compile_projection(
         policies=_policies(policy, types),
         mask=_mask(mask, where),
         outbox=outbox,
+        feed=feed,
     )
+    if feed == MESSAGES and definition.table is not None:
+        raise ConfigError(f"{where}: a sink takes messages one by one; derive it from Projection")
     if outbox is not None and not definition.lanes_are_streams:
         raise ConfigError(
             f"{where}: outbox delivery keeps the order of streams, and works on many of them at "

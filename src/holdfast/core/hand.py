@@ -258,7 +258,7 @@ class Hand:
 
     def _finish(self, work: Work, token: str, outcome: _Outcome) -> None:
         now = self._trier.clock.now()
-        work.finish_items([item.id for item in outcome.applied])
+        self._claims.finish([item.id for item in outcome.applied])
         for _, _, setback in outcome.setbacks:
             work.set_back(setback, now)
         self._claims.unclaim([claim.head.id for claim in outcome.untried])

@@ -11,7 +11,8 @@ The life of an item in log delivery:
         └──────────▶ skipped                any of them ──a person──▶ resolved
 
 In outbox delivery every event begins as pending, and is processing while a worker has claimed it as
-the head of its lane; otherwise its life is the same.
+the head of its lane; otherwise its life is the same. What is applied stays as done for a while,
+where it is kept; and messages for other systems live like events.
 
 Only a lane's head, its smallest position, is ever tried. Everything outstanding (pending, failed,
 dead; in outbox delivery also processing) keeps its lane closed.
@@ -29,7 +30,7 @@ import msgspec
 from holdfast.core.event import RawEvent
 from holdfast.core.traces import format_error
 
-Status = Literal["pending", "processing", "failed", "dead", "skipped", "resolved"]
+Status = Literal["pending", "processing", "failed", "dead", "skipped", "resolved", "done"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 OUTSTANDING: tuple[Status, ...] = ("pending", "processing", "failed", "dead")
 """What keeps a lane closed."""

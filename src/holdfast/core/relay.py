@@ -28,6 +28,7 @@ from holdfast.core.follow import PausedHere
 from holdfast.core.hand import Hand, Pace
 from holdfast.core.judge import Give, Judge, Memory
 from holdfast.core.ports import Fault, Session, Source
+from holdfast.core.queue import QueueItem, text_of
 from holdfast.core.runner import STANDBY_SECONDS, Wiring
 from holdfast.core.signals import (
     LANE_SIGNALS,
@@ -167,6 +168,7 @@ class Relay:
         with closing(self._wiring.open_session()) as session:
             claims = self._open_claims(session)
             claims.seen(self._name, self._pace.tally)
+            claims.clean()
             tokens = list(self._tokens)
             if tokens and now >= self._renew_at:
                 claims.renew(tokens)
@@ -177,9 +179,14 @@ class Relay:
         return standing.left == 0 or self.prepare()
 
     def _look(self, claims: Claims) -> None:
-        """In shadow mode: reads and decodes what waits, and counts it; changes nothing."""
-        tally = self._pace.tally
-        while self._goes_on and (found := claims.look(self._looked, LOOK_EVENTS)):
+        """In shadow mode: claims, loads and decodes what waits, and counts; changes nothing."""
+        tally, clock = self._pace.tally, self._wiring.clock
+        while self._goes_on:
+            began = clock.monotonic()
+            found = claims.look(self._looked, LOOK_EVENTS)
+            if not found:
+                return
+            claims.rehearse(lanes=len(found), items=1)
             for id_, event in found:
                 self._looked = id_
                 tally.looked += 1
@@ -187,6 +194,7 @@ class Relay:
                     self._wiring.types.decode(event)
                 except Exception:
                     tally.unreadable += 1
+            tally.looked_seconds += clock.monotonic() - began
 
     def _try(self, work: Callable[[], bool]) -> bool:
         """Whether something was done; what the store can't do is tried again."""
@@ -211,6 +219,30 @@ class Relay:
         """What one thread needs to work, on a session of its own."""
         claims = self._open_claims(session)
         return Hand(self._trier(session, caller), claims, self._pace, self._stop.is_set), claims
+
+    def replay(self, item: QueueItem, session: Session, caller: Caller) -> None:
+        """Tries one item now. Raises unless it is the first of its lane, and nobody has it."""
+        hand, claims = self.hand(session, caller)
+        token = f"replay-{uuid4().hex}"
+        taken = claims.claim_head(token, item.lane)
+        if not taken:
+            raise HoldfastError(
+                f"item {item.id} is not free: a worker has it, or its projection is paused or not "
+                f"live; holdfast explain {item.projection} says more"
+            )
+        if taken[0].head.id != item.id:
+            hand.give_back(token, taken)
+            raise HoldfastError(
+                f"item {item.id} waits behind item {taken[0].head.id} of the same lane; that one "
+                "comes first"
+            )
+        try:
+            hand.work(token, taken)
+        except Halted as halted:
+            if isinstance(halted.verdict, Give):
+                raise HoldfastError(
+                    f"item {item.id} stops the projection: {text_of(halted.verdict.error)}"
+                ) from halted.verdict.error
 
     # A hand's time
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.core.definition import MESSAGES
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import Status
 from holdfast.core.status import ProjectionStatus
@@ -270,7 +271,11 @@ def _rest(status: ProjectionStatus) -> Iterator[Reason]:
     else:
         yield Reason(
             kind="nothing_to_do",
-            text=f"it has passed every event, up to position {status.position:,}",
+            text=(
+                "every message is delivered"
+                if status.feed == MESSAGES
+                else f"it has passed every event, up to position {status.position:,}"
+            ),
             fields=places,
         )
 

@@ -20,8 +20,9 @@ from holdfast.core.codec import describe
 from holdfast.core.errors import AppendError, ConcurrencyError, PayloadError, StoreConflict
 from holdfast.core.event import RawEvent
 from holdfast.sql.join import Run
-from holdfast.sql.journal import Journal, Record, append_steps, documents, drive
+from holdfast.sql.journal import Journal, append_steps, drive
 from holdfast.sql.lines import decode_line
+from holdfast.sql.records import Record, documents
 
 BATCH_LINES = 500
 BATCH_BYTES = 4 * 2**20
@@ -103,12 +104,12 @@ class _Reader:
         self.refused: AppendError | None = None
         self._journal, self._file = journal, file
         # Room for a payload at the limit in which every character is escaped.
-        self._limit = 8 * journal.max_payload_bytes + 64 * 1024
+        self._limit = 8 * journal.records.max_payload_bytes + 64 * 1024
 
     def batch(self) -> list[_Ready]:
         """Lines for one transaction; after the last ones, `at_end` or `refused` is set."""
         batch: list[_Ready] = []
-        now = self._journal.clock.now()
+        now = self._journal.records.clock.now()
         enough = self.bytes_read + BATCH_BYTES
         while len(batch) < BATCH_LINES and self.bytes_read < enough:
             text = self._file.readline(self._limit)
@@ -143,7 +144,7 @@ def _ready(journal: Journal, number: int, text: bytes, now: datetime) -> _Ready:
             metadata=bytes(line.metadata).decode(),
             recorded_at=line.recorded_at or now,
         )
-        return _Ready(number, line.stream, line.version, journal.raw_record(event))
+        return _Ready(number, line.stream, line.version, journal.records.raw(event))
     except PayloadError as error:
         raise AppendError(describe(error.__cause__ or error)) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:

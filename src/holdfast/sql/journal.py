@@ -4,41 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import secrets
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from holdfast.core.codec import EventTypes, encode_metadata
-from holdfast.core.errors import AppendError, ConcurrencyError, PayloadError, StoreConflict
-from holdfast.core.event import Appended, Event, NewEvent, RawEvent, check_stream, check_type
-from holdfast.core.ports import Clock
+from holdfast.core.codec import EventTypes
+from holdfast.core.errors import AppendError, ConcurrencyError, StoreConflict
+from holdfast.core.event import Appended, Event, RawEvent, check_stream
 from holdfast.sql.database import Database, Row, handled_database
 from holdfast.sql.join import Run, joined, joined_async
+from holdfast.sql.records import Record, Records, documents
 
-MAX_APPEND_EVENTS = 10_000
 READ_EVENTS = 1_000
 TAIL_SECONDS = 1.0
 """How long a tail waits for a wake-up before it looks by itself."""
 
 Steps = Generator[tuple[str, Mapping[str, Any]], list[Row], Appended]
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """An event on its way into the journal: checked, with its payload and metadata as JSON text."""
-
-    id: UUID
-    type: str
-    data: str
-    metadata: str
-    recorded_at: str
-    id_is_given: bool
 
 
 class Journal:
@@ -49,14 +33,12 @@ class Journal:
         database: Database,
         *,
         types: EventTypes,
-        clock: Clock,
-        max_payload_bytes: int,
+        records: Records,
         prepare: Callable[[], None],
         check_prepared: Callable[[], None],
         apply_inline: Callable[[str, Sequence[str]], frozenset[str]] = lambda *_: frozenset(),
     ) -> None:
-        self._database, self._types, self.clock = database, types, clock
-        self.max_payload_bytes = max_payload_bytes
+        self._database, self._types, self.records = database, types, records
         self._prepare, self._check_prepared = prepare, check_prepared
         self._apply_inline = apply_inline
 
@@ -217,23 +199,6 @@ class Journal:
             yield connection.run
         self._database.announce()
 
-    def raw_record(self, event: RawEvent) -> Record:
-        """A record that stores an event's JSON text to the letter.
-
-        Raises unless the event could be appended and read back. Its position and version are not
-        looked at.
-        """
-        check_stream(event.stream)
-        check_type(event.type)
-        decoded = self._types.decode(event)
-        if not isinstance(decoded.metadata, Mapping):
-            raise PayloadError(f"metadata of event {event.id} is not an object")
-        self._check_size(event.type, event.data, event.metadata)
-        recorded_at = _timestamp(event.recorded_at)
-        return Record(
-            event.id, event.type, event.data, event.metadata, recorded_at, id_is_given=True
-        )
-
     def _append(self, steps: Steps) -> Appended:
         with self._database.appending() as own:
             return drive(steps, own.run)
@@ -248,65 +213,7 @@ class Journal:
         """What is to be appended, if it can be."""
         check_stream(stream)
         _check_expected(expected)
-        return self._records(stream, events, metadata)
-
-    def _records(
-        self, stream: str, events: Sequence[Any], metadata: Mapping[str, Any] | None
-    ) -> list[Record]:
-        if isinstance(events, str | bytes | Mapping) or not isinstance(events, Sequence):
-            raise AppendError(f"append takes a list of events, not {type(events).__name__}")
-        if not events:
-            raise AppendError(f"append to stream {stream!r} has no events; leave the call out")
-        if len(events) > MAX_APPEND_EVENTS:
-            raise AppendError(
-                f"{len(events):,} events in one append: the limit is {MAX_APPEND_EVENTS:,}"
-            )
-        now = _timestamp(self.clock.now())
-        records = [self._record(event, metadata, now) for event in events]
-        if len({record.id for record in records}) < len(records):
-            raise AppendError(f"append to stream {stream!r} has the same event id twice")
-        return records
-
-    def _record(self, event: Any, metadata: Mapping[str, Any] | None, now: str) -> Record:
-        new = event if isinstance(event, NewEvent) else NewEvent(event)
-        encoded = self._types.encode(new.data, type_name=new.type)
-        own = {**(metadata or {}), **(new.metadata or {})}
-        stored = encode_metadata(own, schema_version=encoded.schema_version)
-        self._check_size(encoded.type, encoded.data, stored)
-        if new.id is not None and not isinstance(new.id, UUID):
-            raise AppendError(
-                f"event {encoded.type!r}: id is {new.id!r}, not a UUID; pass uuid.UUID(…)"
-            )
-        return Record(
-            new.id or new_id(self.clock.now()),
-            encoded.type,
-            encoded.data,
-            stored,
-            now,
-            new.id is not None,
-        )
-
-    def _check_size(self, type_name: str, data: str, metadata: str) -> None:
-        size = len(data.encode()) + len(metadata.encode())
-        if size > self.max_payload_bytes:
-            raise AppendError(
-                f"event {type_name!r} has {size:,} bytes of payload and metadata; the limit is "
-                f"{self.max_payload_bytes:,}. Store the bulk elsewhere and append a reference, or "
-                "raise max_payload_bytes of the App"
-            )
-
-
-def new_id(now: datetime) -> UUID:
-    """A version 7 UUID: ids of one time lie together in the index."""
-    milliseconds = int(now.timestamp() * 1000)
-    random = secrets.randbits(74)
-    return UUID(
-        int=(milliseconds << 80)
-        | (7 << 76)
-        | ((random >> 62) << 64)
-        | (2 << 62)
-        | (random & (2**62 - 1))
-    )
+        return self.records.of(stream, events, metadata)
 
 
 def append_steps(stream: str, records: Sequence[Record], expected: int | None) -> Steps:
@@ -333,20 +240,6 @@ def append_steps(stream: str, records: Sequence[Record], expected: int | None) -
     return _first_result(stream, records, known)
 
 
-def documents(records: Sequence[Record]) -> list[dict[str, object]]:
-    """Records as our statements take them, in JSON."""
-    return [
-        {
-            "id": record.id,
-            "type": record.type,
-            "data": record.data,
-            "metadata": record.metadata,
-            "recorded_at": record.recorded_at,
-        }
-        for record in records
-    ]
-
-
 def _first_result(stream: str, records: Sequence[Record], known: Mapping[UUID, Row]) -> Appended:
     found = [known.get(record.id) for record in records]
     same = [row for row in found if row is not None and row[2] == stream]
@@ -369,10 +262,6 @@ def drive(steps: Steps, run: Run) -> Appended:
     except StopIteration as done:
         result: Appended = done.value
         return result
-
-
-def _timestamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _check_expected(expected: object) -> None:

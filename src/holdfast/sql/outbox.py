@@ -21,28 +21,39 @@ from typing import Any
 import msgspec
 
 from holdfast.core.claims import LEASE_SECONDS, Claim, Standing, Tally
-from holdfast.core.definition import Definition, Mode
-from holdfast.core.errors import ConfigError
+from holdfast.core.definition import MESSAGES, Definition, Mode
+from holdfast.core.errors import ConfigError, ProjectionFaulted
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Clock
 from holdfast.core.projection import CATCH_ALL
 from holdfast.core.queue import Waiting
-from holdfast.sql.database import Connection, Database, Row
+from holdfast.sql.database import Connection, Database
 from holdfast.sql.store import SqlSession, needs_reset, waiting_item
 from holdfast.sql.values import moment
 
 BACKFILL_EVENTS = 5_000
 """Positions that are put into the queue in one transaction."""
 
+CLEANED_ITEMS = 1_000
+"""Items that are deleted at once, of those that were kept for long enough."""
 
-def register(database: Database, definition: Definition, feed: str) -> None:
+GONE_SECONDS = 3_600.0
+"""A process that was not seen for so long is gone: what it did is counted with the rest."""
+
+
+class _Rehearsed(Exception):
+    def __init__(self, claims: Sequence[Claim]) -> None:
+        self.claims = claims
+
+
+def register(database: Database, definition: Definition) -> None:
     """Has events put into the queue for a projection, from its checkpoint on.
 
     For one that is registered, takes note of the event types that it handles now.
     """
     assert definition.outbox is not None
     mode = definition.outbox.mode
-    whose = {"projection": definition.name, "feed": feed}
+    whose = {"projection": definition.name, "feed": definition.feed}
     types = sorted({CATCH_ALL} if definition.catch_all else definition.handlers)
     with database.reading() as connection:
         known = connection.run("read_outbox", whose)
@@ -52,7 +63,6 @@ def register(database: Database, definition: Definition, feed: str) -> None:
         return
     with database.writing() as connection:
         connection.run("lock_outbox")
-        connection.run("count_registration")
         connection.run("open_checkpoint", whose)
         is_new = connection.run("register_outbox", {**whose, "mode": mode})
         if is_new:
@@ -65,11 +75,13 @@ def register(database: Database, definition: Definition, feed: str) -> None:
         connection.run("clear_outbox_types", whose)
         for event_type in types:
             connection.run("add_outbox_type", {**whose, "event_type": event_type})
+        connection.run("count_registration")
     with database.writing() as connection:
         connection.run("lock_outbox")
         connection.run("show_outbox")
-        ((drawn,),) = connection.run("last_drawn")
-        connection.run("set_backfill", {**whose, "until": drawn})
+        # Messages that were sent before are nowhere.
+        until = 0 if definition.feed == MESSAGES else connection.run("last_drawn")[0][0]
+        connection.run("set_backfill", {**whose, "until": until})
         ((now, *_),) = connection.run("read_outbox", whose)
     _check_mode(definition, mode, now)
 
@@ -97,17 +109,19 @@ def first_left(database: Database, projection: str, feed: str, position: int) ->
 class SqlClaims:
     """The claims of one thread."""
 
-    def __init__(self, session: SqlSession, projection: str, feed: str, *, clock: Clock) -> None:
+    def __init__(self, session: SqlSession, definition: Definition, *, clock: Clock) -> None:
+        assert definition.outbox is not None
         self.session, self._clock = session, clock
         self._database: Database = session.database
-        self._whose = {"projection": projection, "feed": feed}
+        self._whose = {"projection": definition.name, "feed": definition.feed}
+        self._keep_seconds = definition.outbox.keep_seconds
 
     @property
     def _connection(self) -> Connection:
         return self.session.connection
 
     def standing(self) -> Standing:
-        return _standing(self._connection.run("read_outbox", self._whose)[0])
+        return self._standing("read_outbox")
 
     def begin(self) -> None:
         with self._connection.transaction():
@@ -141,28 +155,42 @@ class SqlClaims:
     def claim_lane(self, token: str, lane: str, *, events: int) -> list[Claim]:
         return self._claim("claim_lane", token, events, {"lane": lane, "events": events})
 
+    def claim_head(self, token: str, lane: str) -> list[Claim]:
+        return self._claim("claim_lane", token, 1, {"lane": lane, "events": None})
+
+    def rehearse(self, *, lanes: int, items: int) -> int:
+        try:
+            with self._connection.transaction():
+                raise _Rehearsed(self._take("claim_lanes", "rehearsal", items, {"limit": lanes}))
+        except _Rehearsed as rehearsed:
+            return len(rehearsed.claims)
+
     def _claim(
         self, statement: str, token: str, items: int, which: Mapping[str, Any]
     ) -> list[Claim]:
         with self._connection.transaction():
-            leased = {"lease_seconds": LEASE_SECONDS, **self._times()}
-            if not _standing(self._connection.run("outbox_gate", self._whose)[0]).is_open:
+            if not self._standing("outbox_gate").is_open:
                 return []
-            names = {**self._whose, **leased, **which, "token": token}
-            claimed = [lane for (lane,) in self._connection.run(statement, names)]
-            if not claimed:
-                return []
-            names = {**self._whose, "lanes": _json(claimed), "limit": items}
-            found: dict[str, list[Waiting]] = {}
-            for lane, *row in self._connection.run("claimed_items", names):
-                found.setdefault(lane, []).append(waiting_item(self._database, tuple(row)))
-            heads = [waiting[0].id for waiting in found.values()]
-            names = {**leased, "ids": _json(heads), "worker": token}
-            self._connection.run("claim_heads", names)
-            # A lane in which nothing waits, which should not be, is given back.
-            empty = set(claimed) - found.keys()
-            if empty:
-                self.settle(token, dict.fromkeys(empty, 0))
+            return self._take(statement, token, items, which)
+
+    def _take(
+        self, statement: str, token: str, items: int, which: Mapping[str, Any]
+    ) -> list[Claim]:
+        leased = {"lease_seconds": LEASE_SECONDS, **self._times()}
+        names = {**self._whose, **leased, **which, "token": token}
+        claimed = [lane for (lane,) in self._connection.run(statement, names)]
+        if not claimed:
+            return []
+        names = {**self._whose, "lanes": _json(claimed), "limit": items}
+        found: dict[str, list[Waiting]] = {}
+        for lane, *row in self._connection.run("claimed_items", names):
+            found.setdefault(lane, []).append(waiting_item(self._database, tuple(row)))
+        heads = [waiting[0].id for waiting in found.values()]
+        self._connection.run("claim_heads", {**leased, "ids": _json(heads), "worker": token})
+        # A lane in which nothing waits, which should not be, is given back.
+        empty = set(claimed) - found.keys()
+        if empty:
+            self.settle(token, dict.fromkeys(empty, 0))
         return [
             Claim(lane, waiting, waiting[0].status == "processing")
             for lane, waiting in found.items()
@@ -190,6 +218,14 @@ class SqlClaims:
         if gone:
             self._connection.run("settle_claims", {**names, "lanes": _lanes(gone)})
 
+    def finish(self, items: Collection[int]) -> None:
+        if items:
+            names = {"ids": _json(list(items))}
+            if self._keep_seconds:
+                self._connection.run("keep_items", names | {"at": self._clock.now()})
+            else:
+                self._connection.run("finish_items", names)
+
     def unclaim(self, items: Collection[int]) -> None:
         if items:
             self._connection.run("unclaim_heads", {"ids": _json(list(items))})
@@ -211,12 +247,34 @@ class SqlClaims:
         with self._connection.transaction():
             self._connection.run("see_relay", names)
 
+    def clean(self) -> None:
+        now = self._clock.now()
+        kept_until = now - timedelta(seconds=self._keep_seconds)
+        names = {**self._whose, "before": kept_until, "limit": CLEANED_ITEMS}
+        gone = {**self._whose, "before": now - timedelta(seconds=GONE_SECONDS)}
+        with self._connection.transaction():
+            self._connection.run("clean_items", names)
+            if self._connection.run("gone_relays", gone):
+                self._connection.run("count_gone_relays", gone)
+                self._connection.run("forget_relays", gone)
+
     def next_due(self) -> tuple[float | None, bool]:
         rows = self._connection.run("next_due", self._whose)
         at = moment(rows[0][0]) if rows else None
         if at is None:
             return None, False
         return max(0.0, (at - self._clock.now()).total_seconds()), bool(rows[0][1])
+
+    def _standing(self, statement: str) -> Standing:
+        rows = self._connection.run(statement, self._whose)
+        if not rows:
+            raise ProjectionFaulted(
+                f"projection {self._whose['projection']!r} is no longer registered for outbox "
+                "delivery on this database; restart this process to register it again"
+            )
+        mode, until, position, paused_by, must_be_reset = rows[0]
+        left = 1 if until is None or must_be_reset else max(0, until - position)
+        return Standing(mode, paused_by, left)
 
     def _times(self) -> dict[str, Any]:
         now = self._clock.now()
@@ -226,12 +284,6 @@ class SqlClaims:
         if lanes:
             names = {**self._whose, "lanes": _json(lanes), "now": self._clock.now()}
             self._connection.run(name, names)
-
-
-def _standing(row: Row) -> Standing:
-    mode, until, position, paused_by, must_be_reset = row
-    left = 1 if until is None or must_be_reset else max(0, until - position)
-    return Standing(mode, paused_by, left)
 
 
 def _lanes(gone: Mapping[str, int]) -> str:

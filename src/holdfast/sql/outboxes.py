@@ -1,19 +1,24 @@
-"""Outbox delivery as people see it: what waits, who works, and in which mode."""
+"""Outbox delivery as people see it: what waits, who works, in which mode; and messages to send."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 import msgspec
 
 from holdfast.core.definition import MODES, Mode
-from holdfast.core.errors import ConfigError
-from holdfast.core.ports import Clock
+from holdfast.core.errors import AppendError, ConfigError
+from holdfast.core.event import NewEvent, check_stream
 from holdfast.core.queue import OUTSTANDING, QueueItem, QueueSelection, Status
 from holdfast.sql.audit import write_audit
-from holdfast.sql.database import Database, refuse_handlers
+from holdfast.sql.database import Connection, Database, Row, handled_database, refuse_handlers
+from holdfast.sql.join import joined, joined_async
 from holdfast.sql.queue import Queue
+from holdfast.sql.records import Records
 from holdfast.sql.values import AT_ONCE, moment
 
 ALIVE_SECONDS = 10.0
@@ -23,7 +28,8 @@ ALIVE_SECONDS = 10.0
 class RelayStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A process that delivers a projection, or has done so, and what came of its attempts.
 
-    In shadow mode it has `looked` at events, and could not decode the `unreadable` ones.
+    In shadow mode it has `looked` at events, for so many seconds, and could not decode the
+    `unreadable` ones.
     """
 
     process: str
@@ -34,6 +40,7 @@ class RelayStatus(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     looked: int
     unreadable: int
+    looked_seconds: float
 
 
 class OutboxReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,19 +62,73 @@ class OutboxReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outbox:
-    """The outbox projections of an App's database."""
+    """The outbox projections and the sinks of an App's database, and messages for the sinks."""
 
     def __init__(
         self,
         database: Database,
         queue: Queue,
         *,
-        clock: Clock,
+        records: Records,
         prepare: Callable[[], None],
-        feed: str,
+        check_prepared: Callable[[], None],
+        replay: Callable[[QueueItem], None],
     ) -> None:
-        self._database, self._queue, self._clock = database, queue, clock
-        self._prepare, self._feed = prepare, feed
+        self._database, self._queue, self._records = database, queue, records
+        self._prepare, self._check_prepared, self._replay = prepare, check_prepared, replay
+        self._clock = records.clock
+
+    def send(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str,
+        id: UUID | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        connection: Any = None,
+    ) -> UUID:
+        """Sends a message to every sink that takes the topic; returns its id.
+
+        It is delivered at least once, with the same id, and in order among the messages of its key.
+        `payload` is a dict, or an event whose type has the topic's name. `connection` joins an open
+        transaction as `journal.append` does: the message is sent if and only if it commits. Raises
+        AppendError if no sink takes the topic.
+        """
+        message = self._message(topic, payload, key, id, metadata)
+        if connection is not None:
+            self._check_prepared()
+            return _sent(message, joined(connection, self._database)("send", message))
+        if handled_database.get() is self._database:
+            raise AppendError(
+                "a handler sends in its own transaction, or the message would be sent again when "
+                "the event is tried again; pass connection=tx"
+            )
+        self._prepare()
+        with self._database.appending() as own:
+            sent = _sent(message, own.run("send", message))
+        self._database.announce()
+        return sent
+
+    async def send_async(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str,
+        id: UUID | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        connection: Any = None,
+    ) -> UUID:
+        """As `send`, for asyncio; also joins psycopg's and SQLAlchemy's async connections."""
+        if connection is None:
+            return await asyncio.to_thread(
+                self.send, topic, payload, key=key, id=id, metadata=metadata
+            )
+        message = self._message(topic, payload, key, id, metadata)
+        await asyncio.to_thread(self._check_prepared)
+        run = joined_async(connection, self._database)
+        return _sent(message, await run("send", message))
 
     def report(self, *, status: Status | None = None, limit: int = 10) -> Sequence[OutboxReport]:
         """How each projection stands, with its oldest items in a status, or that have failed."""
@@ -78,26 +139,13 @@ class Outbox:
             relays = connection.run("relays")
         counts = self._queue.stats()
         reports = []
-        for projection, feed, mode, until, position in found:
+        for projection, feed, mode, until, position, applied, failed in found:
             own = [count for count in counts if count.projection == projection]
             depth: dict[str, int] = dict.fromkeys(OUTSTANDING, 0)
             for count in own:
                 depth[count.status] = depth.get(count.status, 0) + count.items
             ages = [count.oldest_seconds for count in own if count.status in OUTSTANDING]
-            workers = tuple(
-                RelayStatus(
-                    process=process,
-                    is_alive=_seconds(now, seen) <= ALIVE_SECONDS,
-                    started_at=_moment(started),
-                    seen_at=_moment(seen),
-                    applied=applied,
-                    failed=failed,
-                    looked=looked,
-                    unreadable=unreadable,
-                )
-                for name, of, process, started, seen, applied, failed, looked, unreadable in relays
-                if (name, of) == (projection, feed)
-            )
+            workers = tuple(_relay(row, now) for row in relays if row[:2] == (projection, feed))
             reports.append(
                 OutboxReport(
                     projection=projection,
@@ -105,8 +153,8 @@ class Outbox:
                     backfill_left=0 if until is None else max(0, until - position),
                     depth=depth,
                     oldest_pending_seconds=max(ages, default=0.0),
-                    applied=sum(worker.applied for worker in workers),
-                    failed=sum(worker.failed for worker in workers),
+                    applied=applied + sum(worker.applied for worker in workers),
+                    failed=failed + sum(worker.failed for worker in workers),
                     relays=workers,
                     items=tuple(self._items(projection, status, limit)),
                 )
@@ -122,13 +170,8 @@ class Outbox:
             raise ConfigError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
         refuse_handlers(self._database, "a projection")
         self._prepare()
-        whose = {"projection": projection, "feed": self._feed}
         with self._database.changing() as connection:
-            if not connection.run("revise", whose) or not connection.run("read_outbox", whose):
-                raise ConfigError(
-                    f"projection {projection!r} is not delivered by an outbox on this database; "
-                    "@app.projection(delivery='outbox') registers it with its first run"
-                )
+            whose = _whose(connection, projection)
             changed = bool(connection.run("set_mode", {**whose, "mode": mode}))
             if changed:
                 connection.run("revoke_lanes", {**whose, "at": AT_ONCE})
@@ -145,6 +188,72 @@ class Outbox:
         self._database.announce()
         return changed
 
+    def forget(self, projection: str, *, by: str, note: str | None = None) -> int:
+        """Ends outbox delivery for a projection or a sink that is gone from the code.
+
+        Nothing is queued for it from then on, and what waits in its queue is deleted; returns how
+        many items that were. Its tables and its checkpoint stay.
+        """
+        refuse_handlers(self._database, "a projection")
+        self._prepare()
+        with self._database.changing() as connection:
+            connection.run("lock_outbox")
+            whose = _whose(connection, projection)
+            ((items,),) = connection.run("count_waiting", whose)
+            for statement in ("reset_queue", "reset_lanes", "forget_outbox_types", "forget_outbox"):
+                connection.run(statement, {"projection": projection})
+            connection.run("count_registration")
+            write_audit(
+                connection,
+                at=self._clock.now(),
+                by=by,
+                action="forget",
+                projection=projection,
+                subject={"items": items},
+                note=note,
+            )
+        return int(items)
+
+    def replay(self, item_id: int, *, by: str, note: str | None = None) -> QueueItem | None:
+        """Tries one item now, in this process, whatever its attempts and its time.
+
+        Returns None if it was applied, else the item with its new error. It must be the first one
+        of its lane; one that is failed or dead is requeued first, which the audit tells.
+        """
+        item = self._queue.get(item_id)
+        if item.status not in OUTSTANDING:
+            raise ConfigError(f"item {item_id} is {item.status}: there is nothing to replay")
+        with self._database.reading() as connection:
+            if item.projection not in [row[0] for row in connection.run("outboxes")]:
+                raise ConfigError(
+                    f"projection {item.projection!r} reads its feed, and tries what waits by "
+                    f"itself; holdfast queue requeue {item_id} has it tried at once"
+                )
+        if item.status in ("failed", "dead"):
+            self._queue.requeue(QueueSelection(ids=(item_id,)), by=by, note=note)
+        self._replay(item)
+        self._database.announce()
+        left = [i for i in self._queue.list(QueueSelection(ids=(item_id,))) if i.status != "done"]
+        return left[0] if left else None
+
+    def _message(
+        self,
+        topic: str,
+        payload: Any,
+        key: str,
+        id: UUID | None,
+        metadata: Mapping[str, Any] | None,
+    ) -> dict[str, Any]:
+        record = self._records.record(NewEvent(payload, type=topic, id=id), metadata)
+        return {
+            "topic": record.type,
+            "key": check_stream(key),
+            "id": str(record.id),
+            "data": record.data,
+            "metadata": record.metadata,
+            "at": record.recorded_at,
+        }
+
     def _items(self, projection: str, status: Status | None, limit: int) -> Sequence[QueueItem]:
         statuses: Sequence[Status] = ("failed", "dead") if status is None else (status,)
         found = [
@@ -155,6 +264,42 @@ class Outbox:
             )
         ]
         return sorted(found, key=lambda item: item.id)[:limit]
+
+
+def _sent(message: Mapping[str, Any], rows: Sequence[Row]) -> UUID:
+    if not rows:
+        raise AppendError(
+            f"no sink takes topic {message['topic']!r} on this database; register one with "
+            "@app.sink(), and run it once, or have it migrated, before anybody sends"
+        )
+    return UUID(message["id"])
+
+
+def _whose(connection: Connection, projection: str) -> dict[str, str]:
+    """The names of an outbox projection, whose checkpoint is locked from now on."""
+    for name, feed, *_ in connection.run("outboxes"):
+        whose = {"projection": name, "feed": feed}
+        if name == projection and connection.run("revise", whose):
+            return whose
+    raise ConfigError(
+        f"projection {projection!r} is not delivered by an outbox on this database; "
+        "@app.projection(delivery='outbox') registers it with its first run"
+    )
+
+
+def _relay(row: Row, now: datetime) -> RelayStatus:
+    _, _, process, started, seen, applied, failed, looked, unreadable, looked_seconds = row
+    return RelayStatus(
+        process=process,
+        is_alive=_seconds(now, seen) <= ALIVE_SECONDS,
+        started_at=_moment(started),
+        seen_at=_moment(seen),
+        applied=applied,
+        failed=failed,
+        looked=looked,
+        unreadable=unreadable,
+        looked_seconds=looked_seconds,
+    )
 
 
 def _moment(value: object) -> datetime:

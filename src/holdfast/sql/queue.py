@@ -37,7 +37,7 @@ ACTIONS: dict[str, tuple[Status, ...]] = {
     "requeue": ("failed", "dead"),
     "retry": ("failed", "dead"),
     "resolve": ("pending", "processing", "failed", "dead", "skipped"),
-    "purge": ("skipped", "resolved"),
+    "purge": ("skipped", "resolved", "done"),
 }
 """What each action is for. Nothing outstanding is deleted, nothing that is over comes back."""
 
@@ -132,7 +132,7 @@ class Queue:
         limit: int = 100,
         dry_run: bool = False,
     ) -> QueueChange:
-        """Deletes skipped and resolved items. What still waits is never deleted."""
+        """Deletes skipped, resolved and done items. What still waits is never deleted."""
         return self._change("purge", selection, by, note, limit, dry_run, {})
 
     def add(self, projection: str, position: int, *, by: str, note: str | None = None) -> QueueItem:
@@ -281,6 +281,9 @@ class Queue:
     ) -> Sequence[QueueItem]:
         if selection.status is not None and selection.status not in STATUSES:
             raise ConfigError(f"status {selection.status!r} is not one of {', '.join(STATUSES)}")
+        if selection.ids:
+            found = [connection.run("get_item", {"id": id_}) for id_ in sorted(selection.ids)]
+            return [_item(rows[0]) for rows in found if rows][:limit]
         until = datetime.max.replace(tzinfo=UTC)
         if selection.older_than_seconds is not None:
             until = self._clock.now() - timedelta(seconds=selection.older_than_seconds)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from holdfast.core.definition import MESSAGES
 from holdfast.core.ports import Clock
 from holdfast.core.status import LastError, ProjectionStatus
 from holdfast.sql.database import Database
@@ -29,6 +30,8 @@ def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> Pr
     last_id, last_type, last_at, *error = rest[:10]
     behind_since, needs_reset, paused_at, paused_by, paused_note, until, reason, *last = rest[10:]
     mode, backfill_until, waiting_since, seen_at, delivered, *queued = last
+    if feed == MESSAGES:
+        head = position = 0  # They are in no journal.
     lag = max(0, head - position)
     if mode is not None:
         is_led, leader, processed = _is_recent(seen_at, now), None, delivered

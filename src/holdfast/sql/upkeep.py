@@ -56,6 +56,7 @@ def reset(database: Database, definition: Definition, change: Changed | None = N
                 if definition.outbox is None:
                     connection.run("forget_outbox_types", {"projection": definition.name})
                     connection.run("forget_outbox", {"projection": definition.name})
+                    connection.run("count_registration")
                 else:
                     ((drawn,),) = connection.run("last_drawn")
                     connection.run("reset_outbox", {"projection": definition.name, "until": drawn})

@@ -12,7 +12,8 @@ from holdfast.core.codec import VERSION_KEY, EventTypes
 from holdfast.core.errors import ProjectionFaulted
 from holdfast.core.event import NewEvent, RawEvent
 from holdfast.core.projection import Projection, TableProjection
-from holdfast.sql.journal import append_steps, drive, new_id
+from holdfast.sql.journal import append_steps, drive
+from holdfast.sql.records import new_id
 from holdfast.testing.clock import FixedClock
 from holdfast.testing.tables import Rows, Tables, read_table
 
@@ -93,7 +94,7 @@ class Given:
                 for stream, event in step.events:
                     _append(app, stream, event)
             _catch_up(app)
-            definition = app._definition(projection)
+            definition = app._catalog.find(projection)
             read = {
                 table: read_table(app, table, declared)
                 for table, declared in definition.tables.items()
@@ -107,7 +108,7 @@ def _append(app: App, stream: str, event: Any) -> None:
     if not (isinstance(event, NewEvent) and VERSION_KEY in (event.metadata or {})):
         app.journal.append(stream, [event])
         return
-    now = app.journal.clock.now()
+    now = app.journal.records.clock.now()
     stored = RawEvent(
         position=0,
         stream=stream,
@@ -118,7 +119,7 @@ def _append(app: App, stream: str, event: Any) -> None:
         metadata=msgspec.json.encode(event.metadata).decode(),
         recorded_at=now,
     )
-    record = app.journal.raw_record(stored)
+    record = app.journal.records.raw(stored)
     with app.journal.transaction() as run:
         drive(append_steps(stream, [record], None), run)
 

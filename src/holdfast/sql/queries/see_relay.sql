@@ -1,10 +1,13 @@
 -- The process is alive, and has done so much.
 INSERT INTO holdfast_relay (
-    worker, projection, feed, process, started_at, seen_at, applied, failed, looked, unreadable
+    worker, projection, feed, process, started_at, seen_at, applied, failed, looked, unreadable,
+    looked_seconds
 )
 VALUES (
-    :worker, :projection, :feed, :process, :at, :at, :applied, :failed, :looked, :unreadable
+    :worker, :projection, :feed, :process, :at, :at, :applied, :failed, :looked, :unreadable,
+    :looked_seconds
 )
 ON CONFLICT (worker) DO UPDATE SET
     seen_at = excluded.seen_at, applied = excluded.applied, failed = excluded.failed,
-    looked = excluded.looked, unreadable = excluded.unreadable
+    looked = excluded.looked, unreadable = excluded.unreadable,
+    looked_seconds = excluded.looked_seconds

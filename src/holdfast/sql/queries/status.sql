@@ -15,7 +15,8 @@ SELECT
     ),
     (SELECT max(r.seen_at) FROM holdfast_relay AS r WHERE r.projection = c.projection AND r.feed = c.feed),
     (
-        SELECT CAST(coalesce(sum(r.applied), 0) AS bigint) FROM holdfast_relay AS r
+        SELECT CAST(coalesce(sum(r.applied), 0) AS bigint) + coalesce(o.applied, 0)
+        FROM holdfast_relay AS r
         WHERE r.projection = c.projection AND r.feed = c.feed
     ),
     (SELECT count(*) FROM holdfast_lane AS l WHERE l.projection = c.projection AND l.feed = c.feed),

@@ -24,6 +24,7 @@ from holdfast.testing.contracts.folding import FoldingContract  # noqa: E402
 from holdfast.testing.contracts.handling import HandlingContract  # noqa: E402
 from holdfast.testing.contracts.journal import JournalContract  # noqa: E402
 from holdfast.testing.contracts.leases import LeaseContract  # noqa: E402
+from holdfast.testing.contracts.messages import MessageContract  # noqa: E402
 from holdfast.testing.contracts.outbox import OutboxContract  # noqa: E402
 from holdfast.testing.contracts.running import RunningContract  # noqa: E402
 from holdfast.testing.contracts.sharing import SharingContract  # noqa: E402
@@ -38,6 +39,7 @@ __all__ = [
     "HandlingContract",
     "JournalContract",
     "LeaseContract",
+    "MessageContract",
     "OutboxContract",
     "RunningContract",
     "SharingContract",

@@ -35,6 +35,18 @@ CREATE TABLE holdfast_checkpoint (
     error_event_id    uuid,
     error_event_type  text,
     needs_reset       boolean NOT NULL DEFAULT false,
+    -- Raised by every change that a person makes; a runner that does not know of it can't commit.
+    revision          bigint NOT NULL DEFAULT 0,
+    paused_at         timestamptz,
+    paused_by         text,
+    paused_note       text,
+    waiting_until     timestamptz,
+    waiting_for       text,
+    -- How often in a row a process has died at this position, and the event that was tried alone.
+    unclean_ends      integer NOT NULL DEFAULT 0,
+    unclean_position  bigint,
+    mark_position     bigint,
+    mark_attempts     integer NOT NULL DEFAULT 0,
     UNIQUE (projection, feed)
 ) WITH (fillfactor = 50);
 
@@ -45,9 +57,141 @@ CREATE TABLE holdfast_table (
     definition text NOT NULL
 );
 
+-- What waits to be tried, or to be looked at by a person. Where data is empty, payload and metadata
+-- are in the journal.
+CREATE TABLE holdfast_queue (
+    id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    projection       text NOT NULL,
+    feed             text NOT NULL,
+    lane             text COLLATE "C" NOT NULL,
+    position         bigint NOT NULL,
+    stream           text COLLATE "C" NOT NULL,
+    version          bigint NOT NULL,
+    event_id         uuid NOT NULL,
+    event_type       text COLLATE "C" NOT NULL,
+    data             text NOT NULL,
+    metadata         text NOT NULL,
+    recorded_at      timestamptz NOT NULL,
+    -- pending, processing, failed, dead, skipped, resolved or done. No CHECK says so: PostgreSQL would
+    -- parse it anew for every append.
+    status           text NOT NULL,
+    attempts         integer NOT NULL DEFAULT 0,
+    retries          integer NOT NULL DEFAULT 0,
+    next_attempt_at  timestamptz,
+    first_failed_at  timestamptz,
+    last_failed_at   timestamptz,
+    error_type       text,
+    error_message    text,
+    error_stacktrace text,
+    history          text NOT NULL DEFAULT '[]',
+    claimed_by       text,
+    claimed_until    timestamptz,
+    resolved_by      text,
+    resolved_at      timestamptz,
+    note             text,
+    created_at       timestamptz NOT NULL,
+    updated_at       timestamptz NOT NULL,
+    CONSTRAINT holdfast_queue_event UNIQUE (projection, feed, position)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+
+CREATE INDEX holdfast_queue_lane ON holdfast_queue (projection, feed, lane, position)
+    WHERE status IN ('pending', 'processing', 'failed', 'dead');
+-- What waits in its turn is not looked for by its status, and there may be much of it.
+CREATE INDEX holdfast_queue_status ON holdfast_queue (status, projection, id)
+    WHERE status IN ('failed', 'dead', 'skipped', 'resolved', 'done');
+
+-- A row for each lane that has something outstanding. due_at: when its head, the smallest position,
+-- may be tried; NULL while the head waits for a person.
+CREATE TABLE holdfast_lane (
+    projection text NOT NULL,
+    feed       text NOT NULL,
+    lane       text COLLATE "C" NOT NULL,
+    events     bigint NOT NULL,
+    due_at     timestamptz,
+    -- Who has claimed the lane: whoever does not know it may not finish what he began.
+    token      text,
+    PRIMARY KEY (projection, feed, lane)
+) WITH (
+    fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000
+);
+
+CREATE INDEX holdfast_lane_due ON holdfast_lane (projection, feed, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX holdfast_lane_token ON holdfast_lane (token) WHERE token IS NOT NULL;
+
+CREATE TABLE holdfast_audit (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at         timestamptz NOT NULL,
+    actor      text NOT NULL,
+    action     text NOT NULL,
+    projection text,
+    subject    text NOT NULL,
+    note       text
+);
+
+-- The projections that are delivered by the queue. Events up to the checkpoint are applied or in the
+-- queue; those up to backfill_until come there by the backfill, later ones by holdfast_append.
+-- applied and failed count the attempts of processes that are gone.
+CREATE TABLE holdfast_outbox (
+    projection     text NOT NULL,
+    feed           text NOT NULL,
+    mode           text NOT NULL CHECK (mode IN ('live', 'shadow', 'off')),
+    backfill_until bigint,
+    applied        bigint NOT NULL DEFAULT 0,
+    failed         bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (projection, feed)
+);
+
+-- The event types, or topics, that each of them handles; '*' stands for all.
+CREATE TABLE holdfast_outbox_type (
+    event_type text COLLATE "C" NOT NULL,
+    projection text NOT NULL,
+    feed       text NOT NULL,
+    PRIMARY KEY (event_type, projection, feed)
+);
+
+-- The same, for appends: a row for each feed, with its projections and their types, each as the text of
+-- an array. It counts registrations; the sequence, which depends on no snapshot, says how many of them
+-- are committed.
+CREATE TABLE holdfast_registry (
+    feed        text PRIMARY KEY,
+    version     bigint NOT NULL DEFAULT 0,
+    projections text[] NOT NULL DEFAULT '{}',
+    types       text[] NOT NULL DEFAULT '{}'
+);
+INSERT INTO holdfast_registry (feed) VALUES ('journal'), ('messages');
+CREATE SEQUENCE holdfast_registry_seen;
+
+-- The processes that deliver them, and what they have done. Those that are gone stop being seen.
+CREATE TABLE holdfast_relay (
+    worker         text PRIMARY KEY,
+    projection     text NOT NULL,
+    feed           text NOT NULL,
+    process        text NOT NULL,
+    started_at     timestamptz NOT NULL,
+    seen_at        timestamptz NOT NULL,
+    applied        bigint NOT NULL DEFAULT 0,
+    failed         bigint NOT NULL DEFAULT 0,
+    looked         bigint NOT NULL DEFAULT 0,
+    unreadable     bigint NOT NULL DEFAULT 0,
+    looked_seconds double precision NOT NULL DEFAULT 0
+);
+
+-- Items with their payload, wherever it is.
+CREATE VIEW holdfast_item AS
+SELECT
+    q.id, q.projection, q.feed, q.lane, q.status, q.attempts, q.retries, q.next_attempt_at,
+    q.first_failed_at, q.last_failed_at, q.error_type, q.error_message, q.error_stacktrace, q.history,
+    q.resolved_by, q.resolved_at, q.note, q.created_at, q.updated_at,
+    q.position, q.stream, q.version, q.event_id, q.event_type,
+    CASE WHEN q.data = '' THEN CAST(e.data AS text) ELSE q.data END AS data,
+    CASE WHEN q.data = '' THEN CAST(e.metadata AS text) ELSE q.metadata END AS metadata,
+    q.recorded_at
+FROM holdfast_queue AS q
+LEFT JOIN holdfast_event AS e ON q.data = '' AND e.position = q.position;
+
 -- Appends events and returns their positions and versions, or nothing at all where the stream is
 -- not at the expected version or one of the ids is known. It never raises for these, so that a
--- caller's transaction stays usable.
+-- caller's transaction stays usable. Events of outbox projections go into the queue as well.
 CREATE FUNCTION holdfast_append(
     p_stream text, p_expected bigint, p_check_ids boolean, p_events json
 ) RETURNS TABLE (event_position bigint, event_version bigint) LANGUAGE plpgsql
@@ -56,6 +200,9 @@ SET enable_seqscan = off
 AS $$
 DECLARE
     v_current bigint;
+    v_registrations bigint;
+    v_registry holdfast_registry;
+    v_queued bigint;
 BEGIN
     -- Appends to one stream take turns; what follows sees the ones before.
     PERFORM pg_advisory_xact_lock(x'48465354'::int, hashtext(p_stream));
@@ -92,5 +239,71 @@ BEGIN
     ) WITH ORDINALITY AS n (id, type, data, metadata, recorded_at, ordinal)
     ORDER BY n.ordinal
     RETURNING e.position, e.version;
+
+    -- Not before the positions are drawn: a backfill goes up to the last position that was drawn when
+    -- its projection was shown here. NULL where there has never been one.
+    v_registrations := pg_sequence_last_value('holdfast_registry_seen'::regclass);
+    IF v_registrations IS NULL THEN
+        RETURN;
+    END IF;
+    -- A statement of its own sees what was committed before; unless the transaction looks at the past.
+    -- Then it would leave the queue without these events.
+    SELECT * INTO v_registry FROM holdfast_registry r WHERE r.feed = 'journal';
+    IF v_registrations > v_registry.version THEN
+        RAISE EXCEPTION USING
+            ERRCODE = 'serialization_failure',
+            MESSAGE = 'an outbox projection was registered after this transaction began; try again';
+    END IF;
+    FOR n IN 1 .. cardinality(v_registry.projections) LOOP
+        INSERT INTO holdfast_queue (
+            projection, feed, lane, position, stream, version, event_id, event_type, data, metadata,
+            recorded_at, status, created_at, updated_at
+        )
+        SELECT
+            v_registry.projections[n], 'journal', p_stream, e.position, p_stream, e.version, e.id, e.type,
+            '', '', e.recorded_at, 'pending', clock_timestamp(), clock_timestamp()
+        FROM holdfast_event e
+        WHERE
+            e.stream = p_stream AND e.version > v_current
+            AND (v_registry.types[n] = '{*}' OR e.type = ANY (v_registry.types[n]::text[]));
+        GET DIAGNOSTICS v_queued = ROW_COUNT;
+        IF v_queued > 0 THEN
+            INSERT INTO holdfast_lane AS l (projection, feed, lane, events, due_at)
+            VALUES (v_registry.projections[n], 'journal', p_stream, v_queued, clock_timestamp())
+            ON CONFLICT (projection, feed, lane) DO UPDATE SET events = l.events + excluded.events;
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- The order of messages, and what tells them apart.
+CREATE SEQUENCE holdfast_message_position;
+
+-- Puts a message into the queue of each sink that takes its topic; returns a row for each of them.
+CREATE FUNCTION holdfast_send(
+    p_topic text, p_key text, p_id uuid, p_data text, p_metadata text, p_at timestamptz
+) RETURNS TABLE (sink text, message_position bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    v_registry holdfast_registry;
+BEGIN
+    SELECT * INTO v_registry FROM holdfast_registry r WHERE r.feed = 'messages';
+    FOR n IN 1 .. cardinality(v_registry.projections) LOOP
+        CONTINUE WHEN v_registry.types[n] <> '{*}' AND p_topic <> ALL (v_registry.types[n]::text[]);
+        sink := v_registry.projections[n];
+        -- The lane first: those who send with one key take turns, and draw their positions in them.
+        INSERT INTO holdfast_lane AS l (projection, feed, lane, events, due_at)
+        VALUES (sink, 'messages', p_key, 1, clock_timestamp())
+        ON CONFLICT (projection, feed, lane) DO UPDATE SET events = l.events + 1;
+        message_position := nextval('holdfast_message_position');
+        INSERT INTO holdfast_queue (
+            projection, feed, lane, position, stream, version, event_id, event_type, data, metadata,
+            recorded_at, status, created_at, updated_at
+        )
+        VALUES (
+            sink, 'messages', p_key, message_position, p_key, message_position, p_id, p_topic, p_data,
+            p_metadata, p_at, 'pending', p_at, p_at
+        );
+        RETURN NEXT;
+    END LOOP;
 END
 $$;

@@ -34,6 +34,18 @@ CREATE TABLE holdfast_checkpoint (
     error_event_id    TEXT,
     error_event_type  TEXT,
     needs_reset       INTEGER NOT NULL DEFAULT 0,
+    -- Raised by every change that a person makes; a runner that does not know of it can't commit.
+    revision          INTEGER NOT NULL DEFAULT 0,
+    paused_at         TEXT,
+    paused_by         TEXT,
+    paused_note       TEXT,
+    waiting_until     TEXT,
+    waiting_for       TEXT,
+    -- How often in a row a process has died at this position, and the event that was tried alone.
+    unclean_ends      INTEGER NOT NULL DEFAULT 0,
+    unclean_position  INTEGER,
+    mark_position     INTEGER,
+    mark_attempts     INTEGER NOT NULL DEFAULT 0,
     UNIQUE (projection, feed)
 );
 
@@ -43,3 +55,176 @@ CREATE TABLE holdfast_table (
     projection TEXT NOT NULL,
     definition TEXT NOT NULL
 );
+
+-- What waits to be tried, or to be looked at by a person. Where data is empty, payload and metadata
+-- are in the journal.
+CREATE TABLE holdfast_queue (
+    id               INTEGER PRIMARY KEY AUTOINCREMENT,
+    projection       TEXT NOT NULL,
+    feed             TEXT NOT NULL,
+    lane             TEXT NOT NULL,
+    position         INTEGER NOT NULL,
+    stream           TEXT NOT NULL,
+    version          INTEGER NOT NULL,
+    event_id         TEXT NOT NULL,
+    event_type       TEXT NOT NULL,
+    data             TEXT NOT NULL,
+    metadata         TEXT NOT NULL,
+    recorded_at      TEXT NOT NULL,
+    status           TEXT NOT NULL CHECK (
+        status IN ('pending', 'processing', 'failed', 'dead', 'skipped', 'resolved', 'done')
+    ),
+    attempts         INTEGER NOT NULL DEFAULT 0,
+    retries          INTEGER NOT NULL DEFAULT 0,
+    next_attempt_at  TEXT,
+    first_failed_at  TEXT,
+    last_failed_at   TEXT,
+    error_type       TEXT,
+    error_message    TEXT,
+    error_stacktrace TEXT,
+    history          TEXT NOT NULL DEFAULT '[]',
+    claimed_by       TEXT,
+    claimed_until    TEXT,
+    resolved_by      TEXT,
+    resolved_at      TEXT,
+    note             TEXT,
+    created_at       TEXT NOT NULL,
+    updated_at       TEXT NOT NULL,
+    CONSTRAINT holdfast_queue_event UNIQUE (projection, feed, position)
+);
+
+CREATE INDEX holdfast_queue_lane ON holdfast_queue (projection, feed, lane, position)
+    WHERE status IN ('pending', 'processing', 'failed', 'dead');
+-- What waits in its turn is not looked for by its status, and there may be much of it.
+CREATE INDEX holdfast_queue_status ON holdfast_queue (status, projection, id)
+    WHERE status IN ('failed', 'dead', 'skipped', 'resolved', 'done');
+
+-- A row for each lane that has something outstanding. due_at: when its head, the smallest position,
+-- may be tried; NULL while the head waits for a person.
+CREATE TABLE holdfast_lane (
+    projection TEXT NOT NULL,
+    feed       TEXT NOT NULL,
+    lane       TEXT NOT NULL,
+    events     INTEGER NOT NULL,
+    due_at     TEXT,
+    -- Who has claimed the lane: whoever does not know it may not finish what he began.
+    token      TEXT,
+    PRIMARY KEY (projection, feed, lane)
+);
+
+CREATE INDEX holdfast_lane_due ON holdfast_lane (projection, feed, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX holdfast_lane_token ON holdfast_lane (token) WHERE token IS NOT NULL;
+
+CREATE TABLE holdfast_audit (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    at         TEXT NOT NULL,
+    actor      TEXT NOT NULL,
+    action     TEXT NOT NULL,
+    projection TEXT,
+    subject    TEXT NOT NULL,
+    note       TEXT
+);
+
+-- The projections that are delivered by the queue. Events up to the checkpoint are applied or in the
+-- queue; those up to backfill_until come there by the backfill, later ones by the trigger below.
+-- applied and failed count the attempts of processes that are gone.
+CREATE TABLE holdfast_outbox (
+    projection     TEXT NOT NULL,
+    feed           TEXT NOT NULL,
+    mode           TEXT NOT NULL CHECK (mode IN ('live', 'shadow', 'off')),
+    backfill_until INTEGER,
+    applied        INTEGER NOT NULL DEFAULT 0,
+    failed         INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (projection, feed)
+);
+
+-- The event types, or topics, that each of them handles; '*' stands for all.
+CREATE TABLE holdfast_outbox_type (
+    event_type TEXT NOT NULL,
+    projection TEXT NOT NULL,
+    feed       TEXT NOT NULL,
+    PRIMARY KEY (event_type, projection, feed)
+) WITHOUT ROWID;
+
+-- The processes that deliver them, and what they have done. Those that are gone stop being seen.
+CREATE TABLE holdfast_relay (
+    worker         TEXT PRIMARY KEY,
+    projection     TEXT NOT NULL,
+    feed           TEXT NOT NULL,
+    process        TEXT NOT NULL,
+    started_at     TEXT NOT NULL,
+    seen_at        TEXT NOT NULL,
+    applied        INTEGER NOT NULL DEFAULT 0,
+    failed         INTEGER NOT NULL DEFAULT 0,
+    looked         INTEGER NOT NULL DEFAULT 0,
+    unreadable     INTEGER NOT NULL DEFAULT 0,
+    looked_seconds REAL NOT NULL DEFAULT 0
+);
+
+-- Puts new events into the queue, in the transaction of the append. Their payload stays in the
+-- journal.
+CREATE TRIGGER holdfast_enqueue AFTER INSERT ON holdfast_event
+WHEN EXISTS (SELECT 1 FROM holdfast_outbox_type WHERE feed = 'journal')
+BEGIN
+    INSERT INTO holdfast_queue (
+        projection, feed, lane, position, stream, version, event_id, event_type, data, metadata,
+        recorded_at, status, created_at, updated_at
+    )
+    SELECT
+        t.projection, t.feed, NEW.stream, NEW.position, NEW.stream, NEW.version, NEW.id, NEW.type,
+        '', '', NEW.recorded_at, 'pending', NEW.recorded_at, NEW.recorded_at
+    FROM holdfast_outbox_type AS t
+    WHERE t.feed = 'journal' AND t.event_type IN (NEW.type, '*');
+
+    INSERT INTO holdfast_lane (projection, feed, lane, events, due_at)
+    SELECT t.projection, t.feed, NEW.stream, 1, NEW.recorded_at
+    FROM holdfast_outbox_type AS t
+    WHERE t.feed = 'journal' AND t.event_type IN (NEW.type, '*')
+    ON CONFLICT (projection, feed, lane) DO UPDATE SET events = events + 1;
+END;
+
+-- A message on its way to the queue: the table is empty but for a moment, and counts positions.
+CREATE TABLE holdfast_message (
+    position    INTEGER PRIMARY KEY AUTOINCREMENT,
+    topic       TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    id          TEXT NOT NULL,
+    data        TEXT NOT NULL,
+    metadata    TEXT NOT NULL,
+    sent_at     TEXT NOT NULL
+);
+
+-- Puts a message into the queue of each sink that takes its topic.
+CREATE TRIGGER holdfast_send AFTER INSERT ON holdfast_message
+BEGIN
+    INSERT INTO holdfast_queue (
+        projection, feed, lane, position, stream, version, event_id, event_type, data, metadata,
+        recorded_at, status, created_at, updated_at
+    )
+    SELECT
+        t.projection, t.feed, NEW.key, NEW.position, NEW.key, NEW.position, NEW.id, NEW.topic,
+        NEW.data, NEW.metadata, NEW.sent_at, 'pending', NEW.sent_at, NEW.sent_at
+    FROM holdfast_outbox_type AS t
+    WHERE t.feed = 'messages' AND t.event_type IN (NEW.topic, '*');
+
+    INSERT INTO holdfast_lane (projection, feed, lane, events, due_at)
+    SELECT t.projection, t.feed, NEW.key, 1, NEW.sent_at
+    FROM holdfast_outbox_type AS t
+    WHERE t.feed = 'messages' AND t.event_type IN (NEW.topic, '*')
+    ON CONFLICT (projection, feed, lane) DO UPDATE SET events = events + 1;
+
+    DELETE FROM holdfast_message WHERE position = NEW.position;
+END;
+
+-- Items with their payload, wherever it is.
+CREATE VIEW holdfast_item AS
+SELECT
+    q.id, q.projection, q.feed, q.lane, q.status, q.attempts, q.retries, q.next_attempt_at,
+    q.first_failed_at, q.last_failed_at, q.error_type, q.error_message, q.error_stacktrace, q.history,
+    q.resolved_by, q.resolved_at, q.note, q.created_at, q.updated_at,
+    q.position, q.stream, q.version, q.event_id, q.event_type,
+    CASE WHEN q.data = '' THEN e.data ELSE q.data END AS data,
+    CASE WHEN q.data = '' THEN e.metadata ELSE q.metadata END AS metadata,
+    q.recorded_at
+FROM holdfast_queue AS q
+LEFT JOIN holdfast_event AS e ON q.data = '' AND e.position = q.position;

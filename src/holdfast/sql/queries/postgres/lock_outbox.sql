@@ -1,2 +1,2 @@
 -- PostgreSQL only: one registration at a time; appends go on.
-LOCK TABLE holdfast_outbox_version IN SHARE ROW EXCLUSIVE MODE
+LOCK TABLE holdfast_registry IN SHARE ROW EXCLUSIVE MODE

@@ -1,0 +1,80 @@
+"""The projections and sinks of an App, by name and by class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from holdfast.core.definition import MESSAGES, MODES, Definition, Mode, Outbox
+from holdfast.core.errors import ConfigError
+
+
+class Catalog:
+    """What is registered on an App."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, Definition] = {}
+        self._classes: dict[type, str] = {}
+
+    def __iter__(self) -> Iterator[Definition]:
+        return iter(self._definitions.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._definitions)
+
+    def add(self, cls: type, definition: Definition) -> None:
+        """Adds a projection, unless its name or one of its tables is taken."""
+        if definition.name in self._definitions:
+            raise ConfigError(
+                f"two projections are named {definition.name!r}; "
+                "give one another name: @app.projection(name=…)"
+            )
+        for other in self:
+            for table in definition.tables.keys() & other.tables.keys():
+                raise ConfigError(
+                    f"projections {other.name!r} and {definition.name!r} both declare table "
+                    f"{table!r}; a table belongs to one projection"
+                )
+        self._definitions[definition.name] = definition
+        self._classes[cls] = definition.name
+
+    def find(self, projection: str | type) -> Definition:
+        """A projection or a sink, by its name or its class."""
+        name = self._classes.get(projection) if isinstance(projection, type) else projection
+        if name is None or name not in self._definitions:
+            known = ", ".join(self._definitions) or "none"
+            raise ConfigError(f"there is no projection {projection!r}; the app has: {known}")
+        return self._definitions[name]
+
+    def find_projection(self, projection: str | type, what: str) -> Definition:
+        """The same, where a sink will not do, because its messages are in no journal."""
+        definition = self.find(projection)
+        if definition.feed == MESSAGES:
+            raise ConfigError(
+                f"{definition.name!r} is a sink, which can't {what}: its messages are nowhere but "
+                "in the queue; holdfast queue list shows them"
+            )
+        return definition
+
+
+def outbox_settings(
+    *,
+    concurrency: int,
+    mode: Mode,
+    start: Literal["start", "now"] = "start",
+    inline_seconds: float | None = None,
+    keep_seconds: float = 0.0,
+) -> Outbox:
+    """The settings of outbox delivery, checked."""
+    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
+        raise ConfigError(f"concurrency is {concurrency!r}; it must be a number, 1 or more")
+    if mode not in MODES:
+        raise ConfigError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
+    if start not in ("start", "now"):
+        raise ConfigError(f"start is {start!r}; it is 'start' or 'now'")
+    if inline_seconds is not None and not inline_seconds > 0:
+        raise ConfigError(f"inline_seconds is {inline_seconds!r}; it must be more than 0")
+    if not keep_seconds >= 0:
+        raise ConfigError(f"keep_seconds is {keep_seconds!r}; it must be 0 or more")
+    return Outbox(concurrency, mode, start, inline_seconds, keep_seconds)

@@ -1,0 +1,7 @@
+-- SQLite differs: a trigger does the rest. Nothing comes back where no sink takes the topic.
+INSERT INTO holdfast_message (topic, key, id, data, metadata, sent_at)
+SELECT :topic, :key, :id, :data, :metadata, :at
+WHERE EXISTS (
+    SELECT 1 FROM holdfast_outbox_type WHERE feed = 'messages' AND event_type IN (:topic, '*')
+)
+RETURNING position

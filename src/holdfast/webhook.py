@@ -1,0 +1,157 @@
+"""A sink that posts to a URL, signed.
+
+Needs `pip install "holdfast[webhook]"`. Requests are signed as https://www.standardwebhooks.com
+asks: receivers check them with the libraries that exist for many languages, and tell by
+`webhook-id` whether they know a message, for it may come more than once.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import msgspec
+import urllib3
+
+from holdfast.core.codec import payload_json
+from holdfast.core.errors import ConfigError, HoldfastError
+from holdfast.core.event import Event
+from holdfast.core.failure import Failure
+from holdfast.core.policy import Park, Policy, Retry
+from holdfast.core.projection import Projection, Tx, on
+
+PREFIX = "whsec_"
+"""So begins a secret; base64 follows."""
+
+LATER = (408, 409, 425, 429)
+"""Refusals that may be over soon."""
+
+MAX_ANSWER_CHARACTERS = 200
+"""So much of a refusal's text is kept with the item's error."""
+
+
+class WebhookError(HoldfastError):
+    """A receiver did not take a message. `status` is None where there was no answer."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the receiver has refused the message itself: it would do so again."""
+        return self.status is not None and 400 <= self.status < 500 and self.status not in LATER
+
+
+class Webhook(Projection):
+    """Posts what it handles to `url`; register it with `@app.sink()`, or for events of the journal
+    with `@app.projection(delivery="outbox")`.
+
+    `topics` are the topics or event types it is for. `secret` is `whsec_` and base64; several are
+    for the time in which a receiver changes from one to the next. An answer of 2xx is success, and
+    redirects are not followed.
+    """
+
+    url: ClassVar[str]
+    secret: ClassVar[str | Sequence[str]]
+    topics: ClassVar[Sequence[type | str]] = ()
+    timeout_seconds: ClassVar[float] = 15.0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.topics:
+
+            def posted(self: Webhook, event: Event[Any], tx: Tx) -> None:  # noqa: ARG001
+                self.post(event)
+
+            cls.posted = on(*cls.topics)(posted)  # type: ignore[attr-defined]
+
+    def __init__(self) -> None:
+        where = type(self).__qualname__
+        address = urlsplit(getattr(self, "url", ""))
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise ConfigError(f"{where}.url must be an http or https address")
+        self._receiver = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
+        secrets = getattr(self, "secret", ())
+        self._keys = [
+            _key(secret, where) for secret in ([secrets] if isinstance(secrets, str) else secrets)
+        ]
+        if not self._keys:
+            raise ConfigError(f"{where}.secret is missing; `{PREFIX}` and 24 to 64 bytes in base64")
+        self._pool = urllib3.PoolManager(
+            num_pools=1, maxsize=64, retries=False, timeout=self.timeout_seconds
+        )
+
+    @classmethod
+    def policy(cls) -> Policy:
+        """As `Policy.outbox()`, but a message that the receiver refuses is dead at once."""
+        usual = Policy.outbox()
+        return Policy(on_error=_decide, backoff=usual.backoff, exhausted=usual.exhausted)
+
+    def body(self, event: Event[Any]) -> Any:
+        """What is posted, as JSON."""
+        return {
+            "type": event.type,
+            "timestamp": event.recorded_at,
+            "key": event.stream,
+            "data": msgspec.Raw(payload_json(event.data)),
+        }
+
+    def post(self, event: Event[Any]) -> None:
+        """Posts one message; raises WebhookError unless the receiver takes it."""
+        body = msgspec.json.encode(self.body(event))
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "holdfast",
+            **signed(self._keys, str(event.id), int(time.time()), body),
+        }
+        try:
+            answer = self._pool.request(
+                "POST", self.url, body=body, headers=headers, redirect=False
+            )
+        except urllib3.exceptions.HTTPError as error:
+            # Not its text, nor the error itself: they may show a URL with a token in it.
+            raise WebhookError(f"{self._receiver} does not answer: {_kind(error)}") from None
+        if not 200 <= answer.status < 300:
+            text = answer.data.decode(errors="replace")[:MAX_ANSWER_CHARACTERS]
+            raise WebhookError(
+                f"{self._receiver} answered {answer.status}: {text}", status=answer.status
+            )
+
+
+def signed(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """The headers that prove where a body comes from, and when it was posted."""
+    text = f"{id}.{timestamp}.".encode() + body
+    signatures = [
+        "v1," + base64.b64encode(hmac.digest(key, text, hashlib.sha256)).decode() for key in keys
+    ]
+    return {
+        "webhook-id": id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(signatures),
+    }
+
+
+def _decide(failure: Failure) -> Park | Retry:
+    error = failure.error
+    return Park() if isinstance(error, WebhookError) and error.is_final else Retry()
+
+
+def _key(secret: object, where: str) -> bytes:
+    try:
+        if not isinstance(secret, str) or not secret.startswith(PREFIX):
+            raise ValueError
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except (ValueError, binascii.Error):
+        # Without the secret, and without the error that may quote it.
+        raise ConfigError(f"{where}.secret must be `{PREFIX}` followed by base64") from None
+
+
+def _kind(error: Exception) -> str:
+    return type(getattr(error, "reason", None) or error).__name__
