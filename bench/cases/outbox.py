@@ -13,6 +13,9 @@ from bench.cases.appends import append_by_statement
 from bench.cases.holdfast import catch_up as drain
 from bench.cases.holdfast import handlers_app, table_app
 from bench.connection import connect
+from holdfast import App
+from holdfast.clock import SystemClock
+from holdfast.sql.outbox import SqlClaims
 
 WAITING_SQL = (
     "SELECT (SELECT count(*) FROM holdfast_queue), (SELECT sum(events) FROM holdfast_lane)"
@@ -58,10 +61,20 @@ def drain_handlers(url: str, *, events: int) -> Sample:
 
 
 def load_registered(url: str, count: int) -> None:
-    """W1 in the journal, and in the queue of a projection that was registered before."""
-    with closing(handlers_app(url, delivery="outbox")) as app:
-        app.status()
+    """W1 in the journal, and by the backfill in the queue of a registered projection."""
     journal.load(url, count)
+    with closing(handlers_app(url, delivery="outbox")) as app:
+        queue_all(app)
+
+
+def queue_all(app: App) -> None:
+    """Registers an app's projection, and puts what the journal has into its queue."""
+    app.status()
+    (definition,) = app._catalog
+    with closing(app._open_session()) as session:
+        claims = SqlClaims(session, definition, clock=SystemClock())
+        while claims.backfill():
+            pass
 
 
 def check_appended(url: str, sample: Sample, *, check: Callable[[str, Sample], None]) -> None:

@@ -14,6 +14,7 @@ from bench import journal
 from bench.append import CONNECT_SECONDS
 from bench.case import Case, Database, Sample, Scale, Stopwatch, WrongResult
 from bench.cases.holdfast import AccountOpened, FundsCredited, FundsDebited
+from bench.cases.outbox import queue_all
 from bench.connection import connect, native
 from holdfast import App, Event, Projection, Tx, on
 
@@ -82,9 +83,9 @@ def slow_app(url: str) -> App:
 
 def load_registered(url: str, count: int) -> None:
     """W1, whose first events are almost all in lanes of their own."""
-    with closing(slow_app(url)) as app:
-        app.status()
     journal.load(url, count)
+    with closing(slow_app(url)) as app:
+        queue_all(app)
 
 
 def check(url: str, sample: Sample) -> None:

@@ -80,3 +80,33 @@ def test_a_wrong_mode_or_projection(place: Place) -> None:
     assert place.run("outbox", "mode", "bank:app", "ledger", "dark").code == 2
     found = place.run("outbox", "mode", "bank:app", "balances", "off", "--yes")
     assert "is not delivered by an outbox" in found.error
+
+
+def test_replaying_a_single_item(place: Place) -> None:
+    place.credit(13)
+    place.run("run", "bank:app", "--until-caught-up")
+    (item,) = place.ok("queue", "list", "bank:app", "--json").json["items"]
+    assert "nobody is there to be asked" in place.run("queue", "replay", "bank:app", "1").err
+    again = place.run("queue", "replay", "bank:app", str(item["id"]), "--yes")
+    assert (again.code, "has failed again: ValueError: unlucky" in again.out) == (1, True)
+    mended = (place.folder / "bank.py").read_text().replace("amount == 13", "amount == -13")
+    place.write("bank.py", mended)
+    done = place.ok("queue", "replay", "bank:app", str(item["id"]), "--yes", "--json")
+    assert done.json == {"applied": True, "item": None}
+    assert place.run("queue", "replay", "bank:app", "one", "--yes").code == 2
+    assert "has no item" in place.run("queue", "replay", "bank:app", "1", "--yes").error
+
+
+def test_forgetting_what_is_gone_from_the_code(place: Place) -> None:
+    place.ok("status", "bank:app")
+    place.credit(1, 2)
+    said = place.run("outbox", "forget", "bank:app", "ledger", "--yes")
+    assert (said.code, "take it out of the code" in said.err) == (2, True)
+    text = (Path(__file__).parent / "bank_module.py").read_text()
+    place.write("bank.py", text.replace("class Ledger", "class Other"))
+    place.credit(3)
+    assert ledger(place)["depth"]["pending"] == 3
+    done = place.ok("outbox", "forget", "bank:app", "ledger", "--yes", "--json")
+    assert done.json == {"projection": "ledger", "items": 3}
+    place.credit(4)
+    assert place.ok("outbox", "report", "bank:app", "--json").json == {"outboxes": []}

@@ -41,6 +41,9 @@ from holdfast.core.signals import (
 )
 from holdfast.core.trying import Halted, Trier
 
+FIRST_LOOK_SECONDS = 0.01
+"""How soon a process looks again whether another one has prepared the projection."""
+
 LOOK_EVENTS = 500
 """Events that are read at once in shadow mode."""
 
@@ -108,11 +111,13 @@ class Relay:
         ]
         for hand in hands:
             hand.daemon = True
-        is_ready = False
+        is_ready, seconds = False, FIRST_LOOK_SECONDS
         while self._goes_on and not is_ready:
             is_ready = self._try(self.prepare)
             if not is_ready:
-                self._stop.wait(STANDBY_SECONDS)
+                # Another process prepares it, which takes a moment, or a long backfill.
+                self._stop.wait(seconds)
+                seconds = min(2 * seconds, STANDBY_SECONDS)
         if not is_ready:
             return
         self._emit(Started(*self._names, 0, 0))

@@ -110,6 +110,7 @@ class OutboxPeopleContract(OutboxSample):
         (report,) = app.outbox.report()
         (relay,) = report.relays
         assert (relay.looked, relay.unreadable, relay.applied) == (2, 1, 0)
+        assert relay.looked_seconds > 0
         assert [app.queue.get(item.id) for item in app.queue.list()] == before
         assert self.seen(app) == {}
         assert app.outbox.set_mode("sums", "live", by="me", note="it can read them")

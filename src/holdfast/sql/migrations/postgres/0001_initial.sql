@@ -91,7 +91,9 @@ CREATE TABLE holdfast_queue (
     note             text,
     created_at       timestamptz NOT NULL,
     updated_at       timestamptz NOT NULL,
-    CONSTRAINT holdfast_queue_event UNIQUE (projection, feed, position)
+    -- The position first: before there are statistics, a planner would take an index that begins with the
+    -- projection for one on the head of a lane, and go through all of them.
+    CONSTRAINT holdfast_queue_event UNIQUE (position, projection, feed)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 
 CREATE INDEX holdfast_queue_lane ON holdfast_queue (projection, feed, lane, position)
@@ -110,7 +112,8 @@ CREATE TABLE holdfast_lane (
     due_at     timestamptz,
     -- Who has claimed the lane: whoever does not know it may not finish what he began.
     token      text,
-    PRIMARY KEY (projection, feed, lane)
+    -- The lane first, for the same reason as above.
+    PRIMARY KEY (lane, projection, feed)
 ) WITH (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000
 );
@@ -202,6 +205,9 @@ DECLARE
     v_current bigint;
     v_registrations bigint;
     v_registry holdfast_registry;
+    v_projection text;
+    v_types text[];
+    v_now timestamptz;
     v_queued bigint;
 BEGIN
     -- Appends to one stream take turns; what follows sees the ones before.
@@ -255,21 +261,24 @@ BEGIN
             MESSAGE = 'an outbox projection was registered after this transaction began; try again';
     END IF;
     FOR n IN 1 .. cardinality(v_registry.projections) LOOP
+        v_projection := v_registry.projections[n];
+        v_types := v_registry.types[n];
+        v_now := clock_timestamp();
         INSERT INTO holdfast_queue (
             projection, feed, lane, position, stream, version, event_id, event_type, data, metadata,
             recorded_at, status, created_at, updated_at
         )
         SELECT
-            v_registry.projections[n], 'journal', p_stream, e.position, p_stream, e.version, e.id, e.type,
-            '', '', e.recorded_at, 'pending', clock_timestamp(), clock_timestamp()
+            v_projection, 'journal', p_stream, e.position, p_stream, e.version, e.id, e.type, '', '',
+            e.recorded_at, 'pending', v_now, v_now
         FROM holdfast_event e
         WHERE
             e.stream = p_stream AND e.version > v_current
-            AND (v_registry.types[n] = '{*}' OR e.type = ANY (v_registry.types[n]::text[]));
+            AND ('*' = ANY (v_types) OR e.type = ANY (v_types));
         GET DIAGNOSTICS v_queued = ROW_COUNT;
         IF v_queued > 0 THEN
             INSERT INTO holdfast_lane AS l (projection, feed, lane, events, due_at)
-            VALUES (v_registry.projections[n], 'journal', p_stream, v_queued, clock_timestamp())
+            VALUES (v_projection, 'journal', p_stream, v_queued, v_now)
             ON CONFLICT (projection, feed, lane) DO UPDATE SET events = l.events + excluded.events;
         END IF;
     END LOOP;

@@ -90,7 +90,7 @@ CREATE TABLE holdfast_queue (
     note             TEXT,
     created_at       TEXT NOT NULL,
     updated_at       TEXT NOT NULL,
-    CONSTRAINT holdfast_queue_event UNIQUE (projection, feed, position)
+    CONSTRAINT holdfast_queue_event UNIQUE (position, projection, feed)
 );
 
 CREATE INDEX holdfast_queue_lane ON holdfast_queue (projection, feed, lane, position)
@@ -109,7 +109,7 @@ CREATE TABLE holdfast_lane (
     due_at     TEXT,
     -- Who has claimed the lane: whoever does not know it may not finish what he began.
     token      TEXT,
-    PRIMARY KEY (projection, feed, lane)
+    PRIMARY KEY (lane, projection, feed)
 );
 
 CREATE INDEX holdfast_lane_due ON holdfast_lane (projection, feed, due_at) WHERE due_at IS NOT NULL;
