@@ -462,8 +462,10 @@ class App:
     def _replay(self, item: QueueItem) -> None:
         definition = self._catalog.find(item.projection)
         self._refuse_handlers("replay items")
+        relay = self._relay(definition)
+        relay.prepare()
         with closing(self._open_session()) as session, closing(Caller()) as caller:
-            self._relay(definition).replay(item, session, caller)
+            relay.replay(item, session, caller)
 
     def _apply_inline(self, stream: str, types: Sequence[str]) -> frozenset[str]:
         return self._inline.apply(self._catalog, stream, types)

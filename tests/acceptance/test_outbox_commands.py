@@ -84,7 +84,6 @@ def test_a_wrong_mode_or_projection(place: Place) -> None:
 
 def test_replaying_a_single_item(place: Place) -> None:
     place.credit(13)
-    place.run("run", "bank:app", "--until-caught-up")
     (item,) = place.ok("queue", "list", "bank:app", "--json").json["items"]
     assert "nobody is there to be asked" in place.run("queue", "replay", "bank:app", "1").err
     again = place.run("queue", "replay", "bank:app", str(item["id"]), "--yes")

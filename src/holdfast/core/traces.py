@@ -21,22 +21,25 @@ DURING = "\nDuring handling of the above exception, another exception occurred:\
 def format_error(error: BaseException) -> str:
     """The error with its traceback, its notes, and the errors it came from."""
     try:
-        return "".join(_chain(error, MAX_CAUSES))
+        return "".join(_chain(error, ()))
     except Exception as worse:
         return f"(the traceback can't be had: {type(worse).__name__})"
 
 
-def _chain(error: BaseException, left: int) -> Iterator[str]:
+def _chain(error: BaseException, later: tuple[BaseException, ...]) -> Iterator[str]:
+    """The text of an error, given those that came of it."""
     if isinstance(error, BaseExceptionGroup):
         yield from traceback.format_exception(error)
         return
-    if left > 0:
-        if error.__cause__ is not None:
-            yield from _chain(error.__cause__, left - 1)
-            yield CAUSED
-        elif error.__context__ is not None and not error.__suppress_context__:
-            yield from _chain(error.__context__, left - 1)
-            yield DURING
+    later = (*later, error)
+    cause, said = error.__cause__, CAUSED
+    if cause is None and not error.__suppress_context__:
+        cause, said = error.__context__, DURING
+    # Who raises an error "from" itself makes a circle.
+    is_new = cause is not None and all(cause is not known for known in later)
+    if cause is not None and is_new and len(later) <= MAX_CAUSES:
+        yield from _chain(cause, later)
+        yield said
     if error.__traceback__ is not None:
         yield "Traceback (most recent call last):\n"
         frames = [(f.f_code, line) for f, line in traceback.walk_tb(error.__traceback__)]

@@ -255,7 +255,9 @@ class PostgresDatabase:
         except HoldfastError:
             raise
         except psycopg.Error as error:
-            raise self.unavailable(error) or error from error
+            if (unavailable := self.unavailable(error)) is None:
+                raise
+            raise unavailable from error
 
 
 def _abandon(inherited: Sequence[psycopg.Connection[Row]]) -> None:

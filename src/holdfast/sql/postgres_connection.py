@@ -171,7 +171,9 @@ class PostgresConnection:
         except HoldfastError:
             raise
         except psycopg.Error as error:
-            raise self._database.unavailable(error) or error from error
+            if (unavailable := self._database.unavailable(error)) is None:
+                raise
+            raise unavailable from error
 
 
 class PostgresTx:

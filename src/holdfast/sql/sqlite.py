@@ -261,7 +261,9 @@ class SqliteDatabase:
             raw.close()
             if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
                 raise ConfigError(f"{self.path} is not a SQLite database; {error}") from error
-            raise self.unavailable(error) or error from error
+            if (unavailable := self.unavailable(error)) is None:
+                raise
+            raise unavailable from error
         # An append that was acknowledged survives a power cut.
         raw.execute("PRAGMA synchronous = FULL")
         return raw
@@ -281,4 +283,6 @@ class SqliteDatabase:
                 check_same_thread=False,
             )
         except sqlite3.Error as error:
-            raise self.unavailable(error) or error from error
+            if (unavailable := self.unavailable(error)) is None:
+                raise
+            raise unavailable from error

@@ -200,7 +200,9 @@ class SqliteConnection:
         except HoldfastError:
             raise
         except sqlite3.Error as error:
-            raise self._database.unavailable(error) or error from error
+            if (unavailable := self._database.unavailable(error)) is None:
+                raise
+            raise unavailable from error
 
 
 class SqliteTx:
