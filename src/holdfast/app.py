@@ -35,24 +35,26 @@ from holdfast.core.ports import Clock, Session, Source
 from holdfast.core.projection import Projection, TableProjection
 from holdfast.core.queue import AuditRow, QueueItem
 from holdfast.core.relay import Relay
-from holdfast.core.runner import Runner, Wiring
+from holdfast.core.runner import Runner
 from holdfast.core.signals import Bell, Committed, Faulted, Listener, Signal, Signals
 from holdfast.core.status import ProjectionStatus
 from holdfast.core.supervisor import Supervisor
+from holdfast.core.worker import Wiring, Worker
 from holdfast.inline import Inline
 from holdfast.logs import guarded, log_signal
 from holdfast.running import STOP_SECONDS, Running
 from holdfast.sql import statuses, upkeep
 from holdfast.sql.audit import read_audit
-from holdfast.sql.database import Database, refuse_handlers
+from holdfast.sql.database import Database, handled_database, refuse_handlers
 from holdfast.sql.explain import Reason, explain
 from holdfast.sql.forks import at_fork
 from holdfast.sql.journal import Journal
 from holdfast.sql.migrations import check_migrated, migrate
-from holdfast.sql.outbox import SqlClaims, first_left, register
+from holdfast.sql.outbox import SqlClaims
 from holdfast.sql.outboxes import Outbox
 from holdfast.sql.queue import Queue
 from holdfast.sql.records import Records
+from holdfast.sql.registering import first_left, register
 from holdfast.sql.sqlite import SqliteDatabase
 from holdfast.sql.store import JournalSource, SqlLeases, SqlSession
 from holdfast.sql.url import SqliteUrl, parse_url
@@ -93,7 +95,7 @@ class App:
         self._signals = Signals()
         self._signals.listen(log_signal)
         self._signals.listen(self._on_signal)
-        self._prepared = False
+        self._prepared = self._migrated = False
         self._preparing = threading.Lock()
         self._progress = Bell()
         self._supervisors: WeakSet[Supervisor] = WeakSet()
@@ -235,6 +237,7 @@ class App:
                 sink,
                 types=self.events,
                 name=name,
+                strict=True,  # A message that nobody handles is not passed over.
                 poll=poll,
                 policy=policy,
                 mask=mask,
@@ -256,8 +259,13 @@ class App:
         self._signals.listen(guarded(listener))
 
     def migrate(self) -> int:
-        """Creates or updates holdfast's own tables; returns how many migrations ran."""
-        return migrate(self._database)
+        """Creates or updates holdfast's own tables; returns how many migrations ran.
+
+        Outbox projections and sinks are known to the database from then on.
+        """
+        ran = migrate(self._database)
+        self._prepare()
+        return ran
 
     def running(self) -> Running:
         """Runs all projections in threads: `with app.running():` or `async with app.running():`."""
@@ -447,7 +455,7 @@ class App:
             signals=self._signals,
         )
 
-    def _runner(self, definition: Definition, until: int | None) -> Runner | Relay:
+    def _runner(self, definition: Definition, until: int | None) -> Worker:
         if definition.outbox is None:
             return Runner(definition, self._wiring(definition), until=until)
         return self._relay(definition, until)
@@ -476,7 +484,8 @@ class App:
             self._prepared = False  # The next one who needs the database registers it there.
 
     def _refuse_handlers(self, what: str) -> None:
-        if any(supervisor.runs_this for supervisor in self._supervisors):
+        is_handling = handled_database.get() is self._database
+        if is_handling or any(supervisor.runs_this for supervisor in self._supervisors):
             raise HoldfastError(f"projections can't {what} from inside a handler of the same app")
 
     def _changed(self, by: str, note: str | None) -> upkeep.Changed:
@@ -522,9 +531,9 @@ class App:
 
     def _check_prepared(self) -> None:
         """Where somebody's transaction is open, a migration could wait for it for ever."""
-        if not self._prepared:
+        if not (self._prepared or self._migrated):
             check_migrated(self._database)
-            self._prepared = True
+            self._migrated = True
 
     def _forked(self) -> None:
         """Called in the child of a fork, where the app goes on with connections of its own."""

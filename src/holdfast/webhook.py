@@ -1,8 +1,8 @@
 """A sink that posts to a URL, signed.
 
-Needs `pip install "holdfast[webhook]"`. Requests are signed as https://www.standardwebhooks.com
-asks: receivers check them with the libraries that exist for many languages, and tell by
-`webhook-id` whether they know a message, for it may come more than once.
+Requests are signed as https://www.standardwebhooks.com asks: receivers check them with the
+libraries that exist for many languages, and tell by `webhook-id` whether they know a message, for
+it may come more than once.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
-import urllib3
 
 from holdfast.core.codec import payload_json
 from holdfast.core.errors import ConfigError, HoldfastError
@@ -31,6 +33,12 @@ PREFIX = "whsec_"
 
 LATER = (408, 409, 425, 429)
 """Refusals that may be over soon."""
+
+MAX_ANSWER_BYTES = 4_096
+"""So much of a refusal is read."""
+
+SECRET_CHARACTERS = 4
+"""What is shorter, in a URL, is no token."""
 
 MAX_ANSWER_CHARACTERS = 200
 """So much of a refusal's text is kept with the item's error."""
@@ -55,13 +63,15 @@ class Webhook(Projection):
 
     `topics` are the topics or event types it is for. `secret` is `whsec_` and base64; several are
     for the time in which a receiver changes from one to the next. An answer of 2xx is success, and
-    redirects are not followed.
+    redirects are not followed. `timeout_seconds` limits each wait for the receiver; the policy's
+    `Backoff(timeout_seconds=…)` limits the whole.
     """
 
     url: ClassVar[str]
     secret: ClassVar[str | Sequence[str]]
     topics: ClassVar[Sequence[type | str]] = ()
     timeout_seconds: ClassVar[float] = 15.0
+    calls_out: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -77,6 +87,7 @@ class Webhook(Projection):
         address = urlsplit(getattr(self, "url", ""))
         if address.scheme not in ("http", "https") or not address.hostname:
             raise ConfigError(f"{where}.url must be an http or https address")
+        self._address = address
         self._receiver = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         secrets = getattr(self, "secret", ())
         self._keys = [
@@ -84,9 +95,6 @@ class Webhook(Projection):
         ]
         if not self._keys:
             raise ConfigError(f"{where}.secret is missing; `{PREFIX}` and 24 to 64 bytes in base64")
-        self._pool = urllib3.PoolManager(
-            num_pools=1, maxsize=64, retries=False, timeout=self.timeout_seconds
-        )
 
     @classmethod
     def policy(cls) -> Policy:
@@ -112,17 +120,49 @@ class Webhook(Projection):
             **signed(self._keys, str(event.id), int(time.time()), body),
         }
         try:
-            answer = self._pool.request(
-                "POST", self.url, body=body, headers=headers, redirect=False
-            )
-        except urllib3.exceptions.HTTPError as error:
+            status, text = self._posted(body, headers)
+        except (OSError, HTTPException) as error:
             # Not its text, nor the error itself: they may show a URL with a token in it.
-            raise WebhookError(f"{self._receiver} does not answer: {_kind(error)}") from None
-        if not 200 <= answer.status < 300:
-            text = answer.data.decode(errors="replace")[:MAX_ANSWER_CHARACTERS]
-            raise WebhookError(
-                f"{self._receiver} answered {answer.status}: {text}", status=answer.status
-            )
+            kind = type(error).__name__
+            raise WebhookError(f"{self._receiver} does not answer: {kind}") from None
+        if not 200 <= status < 300:
+            raise WebhookError(f"{self._receiver} answered {status}: {text}", status=status)
+
+    def _posted(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+        """The status of the answer, and the beginning of its text."""
+        address = self._address
+        kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
+        target = f"{address.path or '/'}?{address.query}" if address.query else address.path or "/"
+        assert address.hostname is not None
+        connection = kind(address.hostname, address.port, timeout=self.timeout_seconds)
+        with closing(connection):
+            connection.request("POST", target, body, {**headers, **self._authorization()})
+            answer = connection.getresponse()
+            return answer.status, "" if answer.status < 300 else self._text(answer)
+
+    def _authorization(self) -> dict[str, str]:
+        address = self._address
+        if address.username is None:
+            return {}
+        pair = f"{unquote(address.username)}:{unquote(address.password or '')}".encode()
+        return {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+    def _text(self, answer: HTTPResponse) -> str:
+        """The beginning of an answer, without what the receiver has quoted of the URL."""
+        found, until = b"", time.monotonic() + self.timeout_seconds
+        with suppress(OSError, HTTPException):
+            while len(found) < MAX_ANSWER_BYTES and time.monotonic() < until:
+                read = answer.read1(MAX_ANSWER_BYTES - len(found))
+                if not read:
+                    break
+                found += read
+        text = found.decode(errors="replace")
+        address = self._address
+        parts = [*address.path.split("/"), *re.split("[&=]", address.query)]
+        for part in (*parts, address.username or "", address.password or ""):
+            if len(part) >= SECRET_CHARACTERS:
+                text = text.replace(part, "***").replace(unquote(part), "***")
+        return text[:MAX_ANSWER_CHARACTERS]
 
 
 def signed(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> dict[str, str]:
@@ -151,7 +191,3 @@ def _key(secret: object, where: str) -> bytes:
     except (ValueError, binascii.Error):
         # Without the secret, and without the error that may quote it.
         raise ConfigError(f"{where}.secret must be `{PREFIX}` followed by base64") from None
-
-
-def _kind(error: Exception) -> str:
-    return type(getattr(error, "reason", None) or error).__name__

@@ -28,6 +28,8 @@ class Receiver:
     port: int
     posted: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
+    answer: bytes = b"not today"
+    drips: bool = False
 
     @property
     def url(self) -> str:
@@ -44,10 +46,15 @@ def receiver() -> Iterator[Receiver]:
             self.send_response(status)
             if status == 302:
                 self.send_header("location", "/elsewhere")
-            answer = b"" if status == 204 else b"not today"
-            self.send_header("content-length", str(len(answer)))
+            answer = b"" if status == 204 else found.answer
+            self.send_header("content-length", str(10**9 if found.drips else len(answer)))
             self.end_headers()
             self.wfile.write(answer)
+            while found.drips:
+                try:
+                    self.wfile.write(b".")
+                except OSError:
+                    return
 
         def log_message(self, *_: object) -> None: ...
 
@@ -74,6 +81,7 @@ def register(app: App, receiver: Receiver) -> Callable[..., None]:
             url = receiver.url
             secret = secrets
             topics = ("orders",)
+            timeout_seconds = 5.0
 
     return register
 
@@ -132,10 +140,36 @@ def test_secrets_are_nowhere(app: App, caplog: pytest.LogCaptureFixture) -> None
     with caplog.at_level(logging.DEBUG):
         app.catch_up()
     (item,) = app.queue.list()
-    assert item.error_message == "http://127.0.0.1:1 does not answer: NewConnectionError"
+    assert item.error_message == "http://127.0.0.1:1 does not answer: ConnectionRefusedError"
     for text in (caplog.text, str(item), str(app.status()), repr(app)):
         assert "hush" not in text
         assert SECRET[6:] not in text
+
+
+def test_an_answer_that_quotes_the_url(
+    app: App, receiver: Receiver, register: Callable[..., None]
+) -> None:
+    register(policy=Webhook.policy())
+    receiver.statuses.append(404)
+    receiver.answer = b"Cannot POST /hook?token=hush for user"
+    app.outbox.send("orders", {}, key="order-1")
+    app.catch_up()
+    (item,) = app.queue.list()
+    assert str(item.error_message).endswith("answered 404: Cannot POST /***?***=*** for ***")
+    assert "hush" not in str(item)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_receiver_that_never_ends(
+    app: App, receiver: Receiver, register: Callable[..., None], status: int
+) -> None:
+    """Its status counts; its text is read for no longer than a limit, if at all."""
+    register(policy=Webhook.policy())
+    receiver.statuses.append(status)
+    receiver.drips = True
+    app.outbox.send("orders", {}, key="order-1")
+    app.catch_up(timeout_seconds=30)
+    assert [item.status for item in app.queue.list()] == ([] if status == 200 else ["dead"])
 
 
 def test_events_of_the_journal(app: App, receiver: Receiver) -> None:

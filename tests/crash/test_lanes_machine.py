@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 from holdfast import App, Backoff, Event, Failure, HoldfastError, Poll, QueueItem, QueueSelection
 from holdfast.core import drain, reading, runner
 from holdfast.core.policy import Decision
-from holdfast.core.relay import Relay
+from holdfast.core.worker import Worker
 from holdfast.testing import FixedClock
 from tests.support.lanes import (
     DECISIONS,
@@ -70,7 +70,7 @@ class Clock(FixedClock):
 class Held:
     """A runner that stands still before one of its transactions, until it is let go."""
 
-    def __init__(self, run: runner.Runner | Relay, fuse: Fuse, commits: int) -> None:
+    def __init__(self, run: Worker, fuse: Fuse, commits: int) -> None:
         self._reached, self._go = threading.Event(), threading.Event()
         self.has_lease = True
         fuse.set("hold", commits, hold=self._hold)

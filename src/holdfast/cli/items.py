@@ -135,6 +135,8 @@ def why_left_alone(app: App, action: str, item: QueueItem) -> str:
         if item.status == "processing":
             return f"{name}: it is tried just now; look again when that has ended"
         return f"{name}: {_turn(app, item)}"
+    if item.status == "done":
+        return f"{name}: it was applied, and is only kept to be looked at"
     if action == "resolve" or item.status == "resolved":
         return f"{name}, by {item.resolved_by}: what is over does not come back"
     rewind = f"go back with holdfast rewind {item.projection} --to first-skip, or "

@@ -183,7 +183,8 @@ def requeue(app: App, ids: tuple[int, ...], **options: Any) -> None:
 def replay(app: App, id: str, by: str, note: str | None, yes: bool, as_json: bool) -> None:
     """Try one item of an outbox projection now, in this process, and show what comes of it.
 
-    It must be the first one of its lane. If it fails, the exit code is 1, and it waits as before.
+    It must be the first one of its lane; a failed or dead one is requeued for it. If it fails, the
+    exit code is 1, and its policy says what follows.
     """
     if not id.isdecimal():
         raise click.BadParameter(f"{id!r} is not the number of an item.", param_hint="ID")

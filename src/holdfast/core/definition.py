@@ -97,6 +97,12 @@ class Definition:
             return cls.key is TableProjection.key
         return cls.lane is Projection.lane
 
+    @property
+    def calls_out(self) -> bool:
+        """Whether its handlers call other systems, and may take long at any time."""
+        instance = self.instance
+        return self.feed == MESSAGES or (isinstance(instance, Projection) and instance.calls_out)
+
     def handles(self, event_type: str) -> bool:
         """Whether there is a handler for an event type."""
         return event_type in self.handlers or self.catch_all is not None

@@ -1,22 +1,23 @@
 """One thread of a relay: tries the events of claimed lanes, and finishes what it has tried.
 
-Quick handlers are run for many lanes in one transaction. A slow one has a transaction of its own,
-which begins when the handler needs it, so that nobody waits for it. Which is which is measured.
+Quick handlers are run for many lanes in one transaction. A slow one, and whoever says that it calls
+other systems, has a transaction of its own, which begins when the handler needs it, so that nobody
+waits for it. Which are slow is measured.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from holdfast.core.claims import Claim, ClaimLost, Claims, Tally
 from holdfast.core.engine import Batch, BatchLost, BatchRefused, EventFailed, Unrepeatable
 from holdfast.core.event import RawEvent
 from holdfast.core.failure import WorkerLost
 from holdfast.core.handling import HandlerEngine
+from holdfast.core.judge import Give
 from holdfast.core.ports import Work
 from holdfast.core.queue import Setback, Waiting
 from holdfast.core.signals import Committed, Died, Parked, Skipped
@@ -35,7 +36,8 @@ LOADED_ITEMS = 2_000
 class Pace:
     """How long an event takes, for all hands of a relay, and what fits into a bundle by that."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, alone: bool) -> None:
+        self._alone = alone
         self._seconds: float | None = None
         self._lock = threading.Lock()
         self.tally = Tally()
@@ -54,7 +56,7 @@ class Pace:
     @property
     def size(self) -> tuple[int, int]:
         """How many lanes to claim, and how many items of each."""
-        if self._seconds is None:
+        if self._alone or self._seconds is None:
             return 1, 1
         fits = max(1, int(BUNDLE_SECONDS / max(self._seconds, 1e-6)))
         lanes = min(fits, LARGEST_BUNDLE)
@@ -76,29 +78,54 @@ class Hand:
     """Works on claims, one bundle after the other."""
 
     def __init__(
-        self, trier: Trier, claims: Claims, pace: Pace, stopping: Callable[[], bool]
+        self,
+        trier: Trier,
+        claims: Claims,
+        pace: Pace,
+        *,
+        stopping: Callable[[], bool],
+        halt: Callable[[], None],
     ) -> None:
-        self._trier, self._claims, self._pace, self._stopping = trier, claims, pace, stopping
+        """`halt` is called before a lane is given back whose head stops the projection."""
+        self._trier, self._claims, self._pace = trier, claims, pace
+        self._stopping, self._halt = stopping, halt
 
     def work(self, token: str, taken: Sequence[Claim]) -> float | None:
         """Tries what was claimed; returns a pause that the whole projection has to make, if any.
 
-        Raises Halted at an event that stops the projection. A lane that is no longer ours is left.
+        Raises Halted at an event that stops the projection. In both cases, what was not tried by
+        then is given back. A lane that is no longer ours is left.
         """
         lost = [claim for claim in taken if claim.was_lost]
         again = [claim for claim in taken if not claim.was_lost and claim.head.record.attempts]
         fresh = [claim for claim in taken if not claim.was_lost and not claim.head.record.attempts]
-        pauses = [self._lost(token, claim) for claim in lost]
         # What has failed, or was in a worker's hand that died, may be the cause: it goes alone.
-        pauses += [self._alone(token, claim) for claim in again]
-        if len(fresh) == 1:
-            pauses.append(self._alone(token, fresh[0]))
+        parts = [[claim] for claim in (*lost, *again)]
+        if self._trier.definition.calls_out:
+            parts += [[claim] for claim in fresh]
         elif fresh:
-            pauses.append(self._bundle(token, fresh))
-        return max((pause for pause in pauses if pause is not None), default=None)
+            parts.append(fresh)
+        for n, part in enumerate(parts):
+            try:
+                pause = self._part(token, part)
+            except Halted:
+                self.give_back(token, list(chain.from_iterable(parts[n + 1 :])))
+                raise
+            if pause is not None:
+                self.give_back(token, list(chain.from_iterable(parts[n + 1 :])))
+                return pause
+        return None
+
+    def _part(self, token: str, claims: Sequence[Claim]) -> float | None:
+        if len(claims) > 1:
+            return self._bundle(token, claims)
+        (claim,) = claims
+        return self._lost(token, claim) if claim.was_lost else self._alone(token, claim)
 
     def give_back(self, token: str, claims: Sequence[Claim]) -> None:
         """Lets go of lanes that were not tried, or in vain; no attempt is counted."""
+        if not claims:
+            return
         with self._trier.session.transaction() as work:
             ours = self._claims.hold(token, [claim.lane for claim in claims], wait=True)
             untried = [claim for claim in claims if claim.lane in ours]
@@ -114,8 +141,15 @@ class Hand:
             if self._cause(error) is None:
                 raise
             later, pause = list(claims), None
-        for claim in later:
-            pause = self._alone(token, claim) or pause
+        for n, claim in enumerate(later):
+            if pause is not None:
+                self.give_back(token, later[n:])
+                return pause
+            try:
+                pause = self._alone(token, claim)
+            except Halted:
+                self.give_back(token, later[n + 1 :])
+                raise
         return pause
 
     def _alone(self, token: str, claim: Claim) -> float | None:
@@ -151,7 +185,7 @@ class Hand:
         """Applies what waits in lanes; returns those that could not be had, and a pause."""
         trier, outcome = self._trier, _Outcome()
         trier.engine.forget()  # Others may have written since.
-        started = time.monotonic()
+        started = self._trier.clock.monotonic()
         try:
             with trier.session.transaction() as work:
                 lanes = [claim.lane for claim in claims]
@@ -165,7 +199,10 @@ class Hand:
                     trier.engine.batch(None, events, work, again=True, singly=False) as batch,
                 ):
                     for claim in todo:
-                        late = outcome.gone and time.monotonic() - started > 2 * BUNDLE_SECONDS
+                        late = (
+                            outcome.gone
+                            and self._trier.clock.monotonic() - started > 2 * BUNDLE_SECONDS
+                        )
                         if outcome.halted or late or self._stopping():
                             outcome.untried.append(claim)
                         else:
@@ -175,17 +212,23 @@ class Hand:
         except BaseException:
             trier.engine.forget()
             raise
-        pause = self._tell(outcome, time.monotonic() - started)
-        return [claim for claim in claims if claim.lane not in ours], pause
+        later = [claim for claim in claims if claim.lane not in ours]
+        try:
+            return later, self._tell(outcome, trier.clock.monotonic() - started)
+        except Halted:
+            self.give_back(token, later)
+            raise
 
     def _lone(self, token: str, claim: Claim) -> float | None:
         """The head of a lane, in a transaction that begins when its handler needs it."""
         engine, outcome = self._trier.engine, _Outcome()
         assert isinstance(engine, HandlerEngine)
-        started = time.monotonic()
+        started = self._trier.clock.monotonic()
         with engine.lone() as batch:
             self._lane(batch, replace(claim, items=claim.items[:1]), outcome)
-            seconds = time.monotonic() - started  # What follows costs a bundle the same, once.
+            seconds = (
+                self._trier.clock.monotonic() - started
+            )  # What follows costs a bundle the same, once.
             with batch.finished() as work:
                 self._check_ours(token, claim)
                 self._finish(work, token, outcome)
@@ -219,9 +262,9 @@ class Hand:
         now = self._trier.clock.now()
         behind = takewhile(lambda item: item.is_due(now), claim.items[1:])
         outcome.gone[claim.lane] = 0
-        until = time.monotonic() + BUNDLE_SECONDS
+        until = self._trier.clock.monotonic() + BUNDLE_SECONDS
         for item in (claim.head, *behind):
-            if item is not claim.head and time.monotonic() > until:
+            if item is not claim.head and self._trier.clock.monotonic() > until:
                 return
             try:
                 self._trier.attempt(batch, item.event)
@@ -251,6 +294,8 @@ class Hand:
         outcome.gone[claim.lane] += setback.status == "skipped"
         if stop is not None and stop.halted is not None:
             outcome.halted = stop.halted
+            if isinstance(stop.halted.verdict, Give):
+                self._halt()
 
     def _check_ours(self, token: str, claim: Claim) -> None:
         if not self._claims.hold(token, [claim.lane], wait=True):

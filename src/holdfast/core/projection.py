@@ -69,6 +69,10 @@ class Projection:
     replayable: ClassVar[bool] = False
     """The handlers may see events again: they write the same rows, or nothing, the second time."""
 
+    calls_out: ClassVar[bool] = False
+    """The handlers call other systems. In outbox delivery each event then has a transaction of its
+    own, which begins with the first use of `tx`; otherwise those of quick handlers share one."""
+
     def lane(self, event: Event[Any]) -> str:
         """What must keep its order when an event fails: by default, the stream."""
         return event.stream

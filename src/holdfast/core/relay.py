@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -20,26 +20,24 @@ from uuid import uuid4
 
 from holdfast.core.caller import Caller
 from holdfast.core.claims import LEASE_SECONDS, Claim, Claims
-from holdfast.core.definition import Definition
+from holdfast.core.definition import MESSAGES, Definition
 from holdfast.core.engine import StoreFailedAt
 from holdfast.core.errors import HoldfastError, ProjectionFaulted, StoreUnavailable
-from holdfast.core.faults import fault_message, fault_of
+from holdfast.core.faults import fault_of
 from holdfast.core.follow import PausedHere
 from holdfast.core.hand import Hand, Pace
 from holdfast.core.judge import Give, Judge, Memory
+from holdfast.core.keeper import Keeper
 from holdfast.core.ports import Fault, Session, Source
 from holdfast.core.queue import QueueItem, text_of
-from holdfast.core.runner import STANDBY_SECONDS, Wiring
 from holdfast.core.signals import (
-    LANE_SIGNALS,
-    Faulted,
     PollFailed,
     PollRecovered,
-    Signal,
     Started,
     Stopped,
 )
 from holdfast.core.trying import Halted, Trier
+from holdfast.core.worker import STANDBY_SECONDS, Wiring, Worker
 
 FIRST_LOOK_SECONDS = 0.01
 """How soon a process looks again whether another one has prepared the projection."""
@@ -62,7 +60,7 @@ class _Share:
     claims: Sequence[Claim]
 
 
-class Relay:
+class Relay(Worker):
     """Delivers one outbox projection in this process, until it is stopped or faulted.
 
     With `until`, it ends as soon as nothing is due, and nobody is at work, in any process.
@@ -76,21 +74,17 @@ class Relay:
         open_claims: Callable[[Session], Claims],
         until: int | None = None,
     ) -> None:
-        self.definition = definition
+        super().__init__(definition, wiring, until)
         assert definition.outbox is not None
         self._outbox = definition.outbox
-        self.fault: Fault | None = None
-        self.crashed = False
-        self._wiring, self._open_claims, self._until = wiring, open_claims, until
-        self._stop = threading.Event()
-        self._arrived = False
+        self._open_claims = open_claims
         self._door = threading.Lock()
         self._numbers, self._name = count(1), uuid4().hex
         self._count = threading.Lock()
         self._idle = 0
         self._tokens: dict[str, int] = {}
         self._shares: deque[_Share] = deque()
-        self._memory, self._pace = Memory(), Pace()
+        self._memory, self._pace = Memory(), Pace(alone=definition.calls_out)
         self._rest_until = 0.0
         self._failures, self._back_at = 0, 0.0
         self._failing = threading.Lock()
@@ -99,21 +93,17 @@ class Relay:
         self._orphans: deque[tuple[str, Sequence[Claim]]] = deque()
         self._renew_at = 0.0
 
-    def stop(self) -> None:
-        """Asks it to finish what it has begun and end. The feed must be woken as well."""
-        self._stop.set()
-
     def run(self) -> None:
         """Blocks until the relay ends; afterwards `fault` says if something is wrong."""
-        hands = [
-            threading.Thread(target=self._work, name=f"holdfast {self.definition.name} {n}")
+        self.threads = [
+            threading.Thread(
+                target=self._work, name=f"holdfast {self.definition.name} {n}", daemon=True
+            )
             for n in range(self._outbox.concurrency)
         ]
-        for hand in hands:
-            hand.daemon = True
         is_ready, seconds = False, FIRST_LOOK_SECONDS
         while self._goes_on and not is_ready:
-            is_ready = self._try(self.prepare)
+            is_ready = self._try(self._begin)
             if not is_ready:
                 # Another process prepares it, which takes a moment, or a long backfill.
                 self._stop.wait(seconds)
@@ -121,13 +111,15 @@ class Relay:
         if not is_ready:
             return
         self._emit(Started(*self._names, 0, 0))
-        for hand in hands:
+        for hand in self.threads:
             hand.start()
         while self._goes_on:
             self._try(self._keep)
             self._stop.wait(KEEP_SECONDS)
-        for hand in hands:
-            hand.join()
+        for hand in self.threads:
+            while hand.is_alive():
+                self._try(self._renew)  # A handler may take its time.
+                hand.join(KEEP_SECONDS)
         self._try(self._keep)
         if self.fault is None:
             self._emit(Stopped(*self._names, 0))
@@ -135,17 +127,15 @@ class Relay:
     def abandon(self) -> None:
         """The process ends though handlers have not: their claims end by themselves."""
 
-    def crash(self, error: BaseException) -> None:
-        """A thread ends with an error that should not be: a fault, lest it pass unnoticed."""
-        self.fault, self.crashed = fault_of(error, self._wiring.clock), True
-
-    def raise_fault(self) -> None:
-        """Raises ProjectionFaulted if the relay ended with a fault; its cause is the error."""
-        if self.fault is not None:
-            message = fault_message(self.definition.name, self.fault)
-            raise ProjectionFaulted(message) from self.fault.error
-
     # Looking after the whole
+
+    def _begin(self) -> bool:
+        if not self._has_begun:
+            with closing(self._wiring.open_session()) as session:
+                session.open_checkpoint(*self._names)
+                self._open_claims(session).begin()
+            self._has_begun = True
+        return self.prepare()
 
     def prepare(self) -> bool:
         """Makes the tables, and puts older events into the queue; one process at a time does."""
@@ -157,31 +147,39 @@ class Relay:
             try:
                 session.prepare(self.definition)
                 claims = self._open_claims(session)
-                if not self._has_begun:
-                    claims.begin()
-                    self._has_begun = True
-                left: int | None = None
+                left, before = None, None
                 while self._goes_on and (left := claims.backfill()):
                     self._recovered()
+                    if left == before:  # An append that has not ended is in the way.
+                        self._stop.wait(STANDBY_SECONDS)
+                    before = left
             finally:
                 lease.release()
             return left == 0
 
     def _keep(self) -> bool:
         """Those who are at work keep their lanes; and a reset is noticed."""
-        now = self._wiring.clock.monotonic()
+        self._renew()
         with closing(self._wiring.open_session()) as session:
             claims = self._open_claims(session)
             claims.seen(self._name, self._pace.tally)
             claims.clean()
-            tokens = list(self._tokens)
-            if tokens and now >= self._renew_at:
-                claims.renew(tokens)
-                self._renew_at = now + LEASE_SECONDS / 3
             standing = claims.standing()
             if standing.mode == "shadow" and standing.paused_by is None:
                 self._look(claims)
         return standing.left == 0 or self.prepare()
+
+    def _renew(self) -> bool:
+        now, tokens = self._wiring.clock.monotonic(), list(self._tokens)
+        if tokens and now >= self._renew_at:
+            self.renew(tokens)
+            self._renew_at = now + LEASE_SECONDS / 3
+        return True
+
+    def renew(self, tokens: Collection[str]) -> None:
+        """Those who are at work keep their lanes."""
+        with closing(self._wiring.open_session()) as session:
+            self._open_claims(session).renew(tokens)
 
     def _look(self, claims: Claims) -> None:
         """In shadow mode: claims, loads and decodes what waits, and counts; changes nothing."""
@@ -212,10 +210,13 @@ class Relay:
         except Halted as halted:
             if isinstance(halted.verdict, Give):
                 self._give_up(fault_of(halted.verdict.error, self._wiring.clock, halted.event))
-        except (PausedHere, ProjectionFaulted) as known:
-            # The store knows it, and better.
-            self.fault = fault_of(known, self._wiring.clock)
+        except PausedHere as paused:
+            self.fault = fault_of(paused, self._wiring.clock)
             self._stop.set()
+        except ProjectionFaulted as known:
+            # The store knows it, and better: it is not written again.
+            self._stop.set()
+            self._end_with(fault_of(known, self._wiring.clock))
         except Exception as error:
             self._give_up(fault_of(error, self._wiring.clock))
         return False
@@ -223,7 +224,9 @@ class Relay:
     def hand(self, session: Session, caller: Caller) -> tuple[Hand, Claims]:
         """What one thread needs to work, on a session of its own."""
         claims = self._open_claims(session)
-        return Hand(self._trier(session, caller), claims, self._pace, self._stop.is_set), claims
+        trier = self._trier(session, caller)
+        stop = self._stop
+        return Hand(trier, claims, self._pace, stopping=stop.is_set, halt=stop.set), claims
 
     def replay(self, item: QueueItem, session: Session, caller: Caller) -> None:
         """Tries one item now. Raises unless it is the first of its lane, and nobody has it."""
@@ -242,7 +245,8 @@ class Relay:
                 "comes first"
             )
         try:
-            hand.work(token, taken)
+            with Keeper(self.renew).keeping(token):
+                hand.work(token, taken)
         except Halted as halted:
             if isinstance(halted.verdict, Give):
                 raise HoldfastError(
@@ -265,10 +269,7 @@ class Relay:
         with closing(self._wiring.open_session()) as session:
             source = self._wiring.open_source(session)
             hand, claims = self.hand(session, caller)
-            while self._orphans:
-                # What a broken connection has left behind: the events have not failed.
-                token, taken = self._orphans.pop()
-                hand.give_back(token, taken)
+            self._give_back_orphans(hand)
             while (share := self._next(hand, claims, source)) is not None:
                 try:
                     pause = hand.work(share.token, share.claims)
@@ -282,24 +283,52 @@ class Relay:
                 self._recovered()
         return True
 
+    def _give_back_orphans(self, hand: Hand) -> None:
+        """What a broken connection has left behind: the events have not failed."""
+        while True:
+            try:
+                orphan = self._orphans.pop()
+            except IndexError:
+                return
+            try:
+                hand.give_back(*orphan)
+            except BaseException:
+                self._orphans.append(orphan)
+                raise
+
     def _next(self, hand: Hand, claims: Claims, source: Source) -> _Share | None:
         """Lanes to work on; None when it is time to end."""
         with self._count:
             self._idle += 1
         try:
             with self._door:
+                if self._shares and self._rests:
+                    self._leave_shares(hand)
                 if not self._shares:
                     self._claim(claims, source)
                 if self._goes_on:
                     return self._shares.popleft() if self._shares else None
-                while self._shares:  # Nobody will work on them here.
-                    share = self._shares.popleft()
-                    hand.give_back(share.token, share.claims)
-                    self._done(share.token)
+                self._leave_shares(hand)
                 return None
         finally:
             with self._count:
                 self._idle -= 1
+
+    def _leave_shares(self, hand: Hand) -> None:
+        """Nobody will work on them here, or not soon."""
+        while self._shares:
+            share = self._shares.popleft()
+            try:
+                hand.give_back(share.token, share.claims)
+            except BaseException:
+                self._orphans.append((share.token, share.claims))
+                raise
+            finally:
+                self._done(share.token)
+
+    @property
+    def _rests(self) -> bool:
+        return self._wiring.clock.monotonic() < self._rest_until
 
     def _claim(self, claims: Claims, source: Source) -> None:
         """Claims for all who have nothing to do, or waits until there is something to claim."""
@@ -396,24 +425,9 @@ class Relay:
 
     def _give_up(self, fault: Fault) -> None:
         """Ends the relay with a fault, written to the store if it can be reached."""
+        if self._wiring.feed == MESSAGES:
+            fault = replace(fault, needs_reset=False)  # There is nothing to build it from.
         with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
             session.record_fault(session.open_checkpoint(*self._names), fault)
-        self.fault = fault
         self._stop.set()
-        shown = replace(fault, error_message=self.definition.masked(fault.error_message))
-        if self.definition.mask is not None:
-            shown = replace(shown, error_stacktrace="(masked)", error=None)
-        self._emit(Faulted(*self._names, shown))
-
-    @property
-    def _goes_on(self) -> bool:
-        return not (self._stop.is_set() or self._arrived or self.fault)
-
-    @property
-    def _names(self) -> tuple[str, str]:
-        return self.definition.name, self._wiring.feed
-
-    def _emit(self, signal: Signal) -> None:
-        if self.definition.mask is not None and isinstance(signal, LANE_SIGNALS):
-            signal = replace(signal, lane="(masked)")  # A key may be taken from the payload.
-        self._wiring.signals.emit(signal)
+        self._end_with(fault)

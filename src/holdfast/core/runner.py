@@ -15,32 +15,24 @@ on from exactly what is committed.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from holdfast.core.caller import Caller
-from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
 from holdfast.core.engine import StoreFailedAt
-from holdfast.core.errors import Fenced, HoldfastError, ProjectionFaulted, StoreUnavailable
+from holdfast.core.errors import Fenced, HoldfastError, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.failure import ProcessDied
-from holdfast.core.faults import fault_message, fault_of
+from holdfast.core.faults import fault_of
 from holdfast.core.follow import Follower, PausedHere
 from holdfast.core.judge import Give, Judge, Wait
-from holdfast.core.ports import Checkpoint, Clock, Fault, Lease, Leases, Session, Source
+from holdfast.core.ports import Checkpoint, Fault, Lease, Session
 from holdfast.core.queue import MAX_MESSAGE_CHARACTERS, clean
 from holdfast.core.signals import (
-    LANE_SIGNALS,
-    Faulted,
     LeaseLost,
     PollFailed,
     PollRecovered,
-    Signal,
-    Signals,
     Singled,
     Started,
     Stopped,
@@ -48,37 +40,17 @@ from holdfast.core.signals import (
 from holdfast.core.stint import Stint, read_lanes
 from holdfast.core.suspicion import Suspicion
 from holdfast.core.trying import Halted
-
-STANDBY_SECONDS = 0.25
-"""How often a runner without a lease asks for it."""
+from holdfast.core.worker import STANDBY_SECONDS, Wiring, Worker
 
 LOOK_SECONDS = 2.0
 """How often a runner that waits for a retry looks for what people have changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """What a runner is connected to."""
-
-    feed: str
-    open_session: Callable[[], Session]
-    open_source: Callable[[Session], Source]
-    leases: Leases
-    types: EventTypes
-    clock: Clock
-    signals: Signals
-
-
-class Runner:
+class Runner(Worker):
     """Runs one projection until it is stopped, or faulted, or (with `until`) has arrived."""
 
     def __init__(self, definition: Definition, wiring: Wiring, *, until: int | None = None) -> None:
-        self.definition = definition
-        self.fault: Fault | None = None
-        self.crashed = False
-        self._wiring, self._until = wiring, until
-        self._stop = threading.Event()
-        self._arrived = False
+        super().__init__(definition, wiring, until)
         self._checkpoint: Checkpoint | None = None
         self._held: tuple[Session, Lease] | None = None
         self._failures = 0
@@ -88,14 +60,10 @@ class Runner:
         self._caller = Caller()
         self._judge = self._new_judge()
 
-    def stop(self) -> None:
-        """Asks it to commit what it has begun and end. The feed must be woken as well."""
-        self._stop.set()
-
     def run(self) -> None:
         """Blocks until the runner ends; afterwards `fault` says if something is wrong."""
         with closing(self._caller):
-            while not (self._stop.is_set() or self._arrived or self.fault):
+            while self._goes_on:
                 try:
                     self._lead()
                 except Fenced as fenced:
@@ -105,10 +73,6 @@ class Runner:
                     self._back_off(error)
                 except Exception as error:
                     self._give_up(fault_of(error, self._wiring.clock))
-
-    def crash(self, error: BaseException) -> None:
-        """The thread ends with an error that should not be: a fault, lest it pass unnoticed."""
-        self.fault, self.crashed = fault_of(error, self._wiring.clock), True
 
     def abandon(self) -> None:
         """Its handler does not return, and the process ends: that is nobody's death.
@@ -124,12 +88,6 @@ class Runner:
         lease.release()
         with suppress(Exception), closing(self._wiring.open_session()) as session:
             session.release(self._checkpoint)
-
-    def raise_fault(self) -> None:
-        """Raises ProjectionFaulted if the runner ended with a fault; its cause is the error."""
-        if self.fault is not None:
-            message = fault_message(self.definition.name, self.fault)
-            raise ProjectionFaulted(message) from self.fault.error
 
     # Leading
 
@@ -312,11 +270,7 @@ class Runner:
             # Not the runner's own session: its connection may be what has failed.
             with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
                 session.record_fault(self._checkpoint, fault)
-        self.fault = fault
-        shown = replace(fault, error_message=self.definition.masked(fault.error_message))
-        if self.definition.mask is not None:
-            shown = replace(shown, error_stacktrace="(masked)", error=None)
-        self._emit(Faulted(*self._names, shown))
+        self._end_with(fault)
 
     def _new_judge(self) -> Judge:
         return Judge(
@@ -327,12 +281,3 @@ class Runner:
             clock=self._wiring.clock,
             emit=self._emit,
         )
-
-    @property
-    def _names(self) -> tuple[str, str]:
-        return self.definition.name, self._wiring.feed
-
-    def _emit(self, signal: Signal) -> None:
-        if self.definition.mask is not None and isinstance(signal, LANE_SIGNALS):
-            signal = replace(signal, lane="(masked)")  # A key may be taken from the payload.
-        self._wiring.signals.emit(signal)

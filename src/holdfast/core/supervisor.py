@@ -6,14 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from holdfast.core.relay import Relay
-from holdfast.core.runner import Runner
+from holdfast.core.worker import Worker
 
 
 class Supervisor:
     """Starts runners on threads of their own, and stops them together."""
 
-    def __init__(self, runners: Sequence[Runner | Relay], *, wake: Callable[[], None]) -> None:
+    def __init__(self, runners: Sequence[Worker], *, wake: Callable[[], None]) -> None:
         self.runners = tuple(runners)
         self._wake = wake
         self._ended = threading.Condition()
@@ -58,20 +57,21 @@ class Supervisor:
     @property
     def runs_this(self) -> bool:
         """Whether the calling code runs in one of its threads: a handler, that is."""
-        return threading.current_thread() in self._threads
+        this = threading.current_thread()
+        return this in self._threads or any(this in runner.threads for runner in self.runners)
 
     @property
-    def running(self) -> list[Runner | Relay]:
+    def running(self) -> list[Worker]:
         """The runners that have not ended."""
         pairs = zip(self.runners, self._threads, strict=True)
         return [runner for runner, thread in pairs if thread.is_alive()]
 
     @property
-    def faulted(self) -> list[Runner | Relay]:
+    def faulted(self) -> list[Worker]:
         """The runners that ended with a fault."""
         return [runner for runner in self.runners if runner.fault is not None]
 
-    def _run(self, runner: Runner | Relay) -> None:
+    def _run(self, runner: Worker) -> None:
         try:
             runner.run()
         except BaseException as error:

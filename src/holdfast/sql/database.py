@@ -105,8 +105,8 @@ class Database(Protocol):
     def writing(self) -> AbstractContextManager[Connection]:
         """A shared connection in a transaction that may write."""
 
-    def changing(self) -> AbstractContextManager[Connection]:
-        """As `writing`, for what a person does, who should not wait long for a hung worker."""
+    def changing(self, lock_seconds: float) -> AbstractContextManager[Connection]:
+        """As `writing`, for what a person does: waits no longer for a lock, else StoreConflict."""
 
     def appending(self) -> AbstractContextManager[Connection]:
         """A shared connection for one append, which is a single statement and so atomic."""

@@ -78,8 +78,8 @@ class Journal:
             # Another transaction has just appended events of these ids. A second look says what
             # that means.
             appended = self._append(append_steps(stream, records, expected_version))
-        applied = self._apply_inline(stream, [record.type for record in records])
         self._database.announce()
+        applied = self._apply_inline(stream, [record.type for record in records])
         return msgspec.structs.replace(appended, applied=applied) if applied else appended
 
     async def append_async(

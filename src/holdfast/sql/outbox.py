@@ -1,12 +1,4 @@
-"""Outbox delivery: who is registered, and the claims of those who work.
-
-Registering must leave no gap between what the backfill brings and what appends bring. Appends look
-at the registrations in the database, in their own transaction. On PostgreSQL an append may not see
-one that was committed a moment ago. So it also looks at a sequence, whose value depends on no
-snapshot, and which is raised when the registration is in: an append that comes later either sees
-the registration or fails, to be tried again. Those that came earlier have drawn their positions,
-and the backfill goes up to the last position that was drawn. What both bring is in the queue once.
-"""
+"""The claims of those who work on outbox projections, on SQL databases."""
 
 from __future__ import annotations
 
@@ -18,24 +10,24 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-import msgspec
-
 from holdfast.core.claims import LEASE_SECONDS, Claim, Standing, Tally
-from holdfast.core.definition import MESSAGES, Definition, Mode
-from holdfast.core.errors import ConfigError, ProjectionFaulted
+from holdfast.core.definition import Definition
+from holdfast.core.errors import ProjectionFaulted
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Clock
-from holdfast.core.projection import CATCH_ALL
 from holdfast.core.queue import Waiting
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.store import SqlSession, needs_reset, waiting_item
-from holdfast.sql.values import moment
+from holdfast.sql.values import as_json, moment
 
 BACKFILL_EVENTS = 5_000
 """Positions that are put into the queue in one transaction."""
 
 CLEANED_ITEMS = 1_000
 """Items that are deleted at once, of those that were kept for long enough."""
+
+CLEANED_TIMES = 20
+"""How often at most, in a row."""
 
 GONE_SECONDS = 3_600.0
 """A process that was not seen for so long is gone: what it did is counted with the rest."""
@@ -44,66 +36,6 @@ GONE_SECONDS = 3_600.0
 class _Rehearsed(Exception):
     def __init__(self, claims: Sequence[Claim]) -> None:
         self.claims = claims
-
-
-def register(database: Database, definition: Definition) -> None:
-    """Has events put into the queue for a projection, from its checkpoint on.
-
-    For one that is registered, takes note of the event types that it handles now.
-    """
-    assert definition.outbox is not None
-    mode = definition.outbox.mode
-    whose = {"projection": definition.name, "feed": definition.feed}
-    types = sorted({CATCH_ALL} if definition.catch_all else definition.handlers)
-    with database.reading() as connection:
-        known = connection.run("read_outbox", whose)
-        same = types == [row[0] for row in connection.run("outbox_types", whose)]
-    if known and same and known[0][1] is not None:
-        _check_mode(definition, mode, known[0][0])
-        return
-    with database.writing() as connection:
-        connection.run("lock_outbox")
-        connection.run("open_checkpoint", whose)
-        is_new = connection.run("register_outbox", {**whose, "mode": mode})
-        if is_new:
-            # Whoever has led it by the log is fenced, and what was parked is counted.
-            connection.run("begin_relay", whose)
-            connection.run("count_lanes", whose)
-        if is_new and definition.outbox.start == "now":
-            end = database.settled_end(connection)
-            connection.run("move_backfill", {**whose, "after": 0, "through": end})
-        connection.run("clear_outbox_types", whose)
-        for event_type in types:
-            connection.run("add_outbox_type", {**whose, "event_type": event_type})
-        connection.run("count_registration")
-    with database.writing() as connection:
-        connection.run("lock_outbox")
-        connection.run("show_outbox")
-        # Messages that were sent before are nowhere.
-        until = 0 if definition.feed == MESSAGES else connection.run("last_drawn")[0][0]
-        connection.run("set_backfill", {**whose, "until": until})
-        ((now, *_),) = connection.run("read_outbox", whose)
-    _check_mode(definition, mode, now)
-
-
-def _check_mode(definition: Definition, mode: Mode, now: str) -> None:
-    if mode != "live" and now == "live":
-        raise ConfigError(
-            f"projection {definition.name!r} is live in the database, and this code says "
-            f"mode={mode!r}; the two can't be at once. holdfast outbox mode {definition.name} "
-            f"{mode} changes it for everybody"
-        )
-
-
-def first_left(database: Database, projection: str, feed: str, position: int) -> int | None:
-    """The first position, up to one, whose event will still be tried; None if there is none."""
-    whose = {"projection": projection, "feed": feed}
-    with database.reading() as connection:
-        _, until, backfilled, *_ = connection.run("read_outbox", whose)[0]
-        if until is None or backfilled < min(until, position):
-            return int(backfilled) + 1
-        ((found,),) = connection.run("outbox_reached", whose | {"position": position})
-    return None if found is None else int(found)
 
 
 class SqlClaims:
@@ -121,7 +53,15 @@ class SqlClaims:
         return self.session.connection
 
     def standing(self) -> Standing:
-        return self._standing("read_outbox")
+        rows = self._connection.run("read_outbox", self._whose)
+        if not rows:
+            raise ProjectionFaulted(
+                f"projection {self._whose['projection']!r} is no longer registered for outbox "
+                "delivery on this database; restart this process to register it again"
+            )
+        mode, until, position, paused_by, must_be_reset = rows[0]
+        left = 1 if until is None or must_be_reset else max(0, until - position)
+        return Standing(mode, paused_by, left)
 
     def begin(self) -> None:
         with self._connection.transaction():
@@ -169,7 +109,8 @@ class SqlClaims:
         self, statement: str, token: str, items: int, which: Mapping[str, Any]
     ) -> list[Claim]:
         with self._connection.transaction():
-            if not self._standing("outbox_gate").is_open:
+            self._connection.run("hold_gate", self._whose)
+            if not self.standing().is_open:
                 return []
             return self._take(statement, token, items, which)
 
@@ -181,12 +122,12 @@ class SqlClaims:
         claimed = [lane for (lane,) in self._connection.run(statement, names)]
         if not claimed:
             return []
-        names = {**self._whose, "lanes": _json(claimed), "limit": items}
+        names = {**self._whose, "lanes": as_json(claimed), "limit": items}
         found: dict[str, list[Waiting]] = {}
         for lane, *row in self._connection.run("claimed_items", names):
             found.setdefault(lane, []).append(waiting_item(self._database, tuple(row)))
         heads = [waiting[0].id for waiting in found.values()]
-        self._connection.run("claim_heads", {**leased, "ids": _json(heads), "worker": token})
+        self._connection.run("claim_heads", {**leased, "ids": as_json(heads), "worker": token})
         # A lane in which nothing waits, which should not be, is given back.
         empty = set(claimed) - found.keys()
         if empty:
@@ -200,12 +141,12 @@ class SqlClaims:
         return int(self._connection.run("lane_count", {**self._whose, "lane": lane})[0][0])
 
     def renew(self, tokens: Collection[str]) -> None:
-        names = {"lease_seconds": LEASE_SECONDS, "tokens": _json(list(tokens))}
+        names = {"lease_seconds": LEASE_SECONDS, "tokens": as_json(list(tokens))}
         with self._connection.transaction():
             self._connection.run("renew_claims", names | self._times())
 
     def hold(self, token: str, lanes: Collection[str], *, wait: bool) -> set[str]:
-        names = {**self._whose, "token": token, "lanes": _json(list(lanes))}
+        names = {**self._whose, "token": token, "lanes": as_json(list(lanes))}
         rows = self._connection.run("hold_claims" if wait else "hold_free_claims", names)
         return {lane for (lane,) in rows}
 
@@ -220,7 +161,7 @@ class SqlClaims:
 
     def finish(self, items: Collection[int]) -> None:
         if items:
-            names = {"ids": _json(list(items))}
+            names = {"ids": as_json(list(items))}
             if self._keep_seconds:
                 self._connection.run("keep_items", names | {"at": self._clock.now()})
             else:
@@ -228,7 +169,7 @@ class SqlClaims:
 
     def unclaim(self, items: Collection[int]) -> None:
         if items:
-            self._connection.run("unclaim_heads", {"ids": _json(list(items))})
+            self._connection.run("unclaim_heads", {"ids": as_json(list(items))})
 
     def look(self, after: int, limit: int) -> list[tuple[int, RawEvent]]:
         names = {**self._whose, "after": after, "limit": limit}
@@ -250,13 +191,20 @@ class SqlClaims:
     def clean(self) -> None:
         now = self._clock.now()
         kept_until = now - timedelta(seconds=self._keep_seconds)
-        names = {**self._whose, "before": kept_until, "limit": CLEANED_ITEMS}
+        done = {**self._whose, "before": kept_until, "limit": CLEANED_ITEMS}
+        for _ in range(CLEANED_TIMES):
+            with self._connection.transaction():
+                cleaned = self._connection.run("clean_items", done)
+            if len(cleaned) < CLEANED_ITEMS:
+                break
         gone = {**self._whose, "before": now - timedelta(seconds=GONE_SECONDS)}
         with self._connection.transaction():
-            self._connection.run("clean_items", names)
-            if self._connection.run("gone_relays", gone):
-                self._connection.run("count_gone_relays", gone)
-                self._connection.run("forget_relays", gone)
+            relays = self._connection.run("forget_relays", gone)
+            if relays:
+                applied, failed = (sum(figures) for figures in zip(*relays, strict=True))
+                self._connection.run(
+                    "count_gone", {**self._whose, "applied": applied, "failed": failed}
+                )
 
     def next_due(self) -> tuple[float | None, bool]:
         rows = self._connection.run("next_due", self._whose)
@@ -265,30 +213,15 @@ class SqlClaims:
             return None, False
         return max(0.0, (at - self._clock.now()).total_seconds()), bool(rows[0][1])
 
-    def _standing(self, statement: str) -> Standing:
-        rows = self._connection.run(statement, self._whose)
-        if not rows:
-            raise ProjectionFaulted(
-                f"projection {self._whose['projection']!r} is no longer registered for outbox "
-                "delivery on this database; restart this process to register it again"
-            )
-        mode, until, position, paused_by, must_be_reset = rows[0]
-        left = 1 if until is None or must_be_reset else max(0, until - position)
-        return Standing(mode, paused_by, left)
-
     def _times(self) -> dict[str, Any]:
         now = self._clock.now()
         return {"now": now, "lease_until": now + timedelta(seconds=LEASE_SECONDS)}
 
     def _run_lanes(self, name: str, lanes: Sequence[Mapping[str, Any]]) -> None:
         if lanes:
-            names = {**self._whose, "lanes": _json(lanes), "now": self._clock.now()}
+            names = {**self._whose, "lanes": as_json(lanes), "now": self._clock.now()}
             self._connection.run(name, names)
 
 
 def _lanes(gone: Mapping[str, int]) -> str:
-    return _json([{"lane": lane, "gone": n} for lane, n in gone.items()])
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    return as_json([{"lane": lane, "gone": n} for lane, n in gone.items()])

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from holdfast.core.definition import MODES, Mode
+from holdfast.core.definition import JOURNAL, MODES, Mode
 from holdfast.core.errors import AppendError, ConfigError
 from holdfast.core.event import NewEvent, check_stream
 from holdfast.core.queue import OUTSTANDING, QueueItem, QueueSelection, Status
 from holdfast.sql.audit import write_audit
+from holdfast.sql.changes import changes
 from holdfast.sql.database import Connection, Database, Row, handled_database, refuse_handlers
 from holdfast.sql.join import joined, joined_async
 from holdfast.sql.queue import Queue
 from holdfast.sql.records import Records
+from holdfast.sql.registering import show
 from holdfast.sql.values import AT_ONCE, moment
+
+FORGET = ("reset_lanes", "reset_queue", "forget_outbox_types", "forget_outbox")
+FAR_AHEAD = datetime.max.replace(tzinfo=UTC)
 
 ALIVE_SECONDS = 10.0
 """A process that was seen so lately is taken for alive."""
@@ -170,21 +175,23 @@ class Outbox:
             raise ConfigError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
         refuse_handlers(self._database, "a projection")
         self._prepare()
-        with self._database.changing() as connection:
-            whose = _whose(connection, projection)
-            changed = bool(connection.run("set_mode", {**whose, "mode": mode}))
-            if changed:
-                connection.run("revoke_lanes", {**whose, "at": AT_ONCE})
-                connection.run("unclaim_all", whose)
-                write_audit(
-                    connection,
-                    at=self._clock.now(),
-                    by=by,
-                    action="mode",
-                    projection=projection,
-                    subject={"mode": mode},
-                    note=note,
-                )
+        for attempt in changes(self._database):
+            with attempt as connection:
+                whose = _whose(connection, projection)
+                changed = bool(connection.run("set_mode", {**whose, "mode": mode}))
+                if changed:
+                    connection.run("be_brief")
+                    connection.run("revoke_lanes", {**whose, "at": AT_ONCE})
+                    connection.run("unclaim_all", whose)
+                    write_audit(
+                        connection,
+                        at=self._clock.now(),
+                        by=by,
+                        action="mode",
+                        projection=projection,
+                        subject={"mode": mode},
+                        note=note,
+                    )
         self._database.announce()
         return changed
 
@@ -196,42 +203,72 @@ class Outbox:
         """
         refuse_handlers(self._database, "a projection")
         self._prepare()
-        with self._database.changing() as connection:
-            connection.run("lock_outbox")
-            whose = _whose(connection, projection)
-            ((items,),) = connection.run("count_waiting", whose)
-            for statement in ("reset_queue", "reset_lanes", "forget_outbox_types", "forget_outbox"):
-                connection.run(statement, {"projection": projection})
-            connection.run("count_registration")
-            write_audit(
-                connection,
-                at=self._clock.now(),
-                by=by,
-                action="forget",
-                projection=projection,
-                subject={"items": items},
-                note=note,
-            )
+        for attempt in changes(self._database):
+            with attempt as connection:
+                connection.run("lock_outbox")
+                whose = _whose(connection, projection)
+                ((items,),) = connection.run("count_waiting", whose)
+                if whose["feed"] == JOURNAL:
+                    # Whoever is registered under this name again begins after this.
+                    ((drawn,),) = connection.run("last_drawn")
+                    connection.run("pass_all", {**whose, "position": drawn})
+                connection.run("be_brief")
+                for statement in FORGET:
+                    connection.run(statement, {"projection": projection})
+                connection.run("forget_relays", {**whose, "before": FAR_AHEAD})
+                connection.run("count_registration")
+                write_audit(
+                    connection,
+                    at=self._clock.now(),
+                    by=by,
+                    action="forget",
+                    projection=projection,
+                    subject={"items": items},
+                    note=note,
+                )
+        show(self._database)
         return int(items)
 
     def replay(self, item_id: int, *, by: str, note: str | None = None) -> QueueItem | None:
         """Tries one item now, in this process, whatever its attempts and its time.
 
-        Returns None if it was applied, else the item with its new error. It must be the first one
-        of its lane; one that is failed or dead is requeued first, which the audit tells.
+        Returns None if it was applied, else the item with its new error, of which its policy has
+        said what follows. It must be the first one of its lane, and no worker may have it; one that
+        is failed or dead is requeued for it.
         """
         item = self._queue.get(item_id)
-        if item.status not in OUTSTANDING:
-            raise ConfigError(f"item {item_id} is {item.status}: there is nothing to replay")
         with self._database.reading() as connection:
-            if item.projection not in [row[0] for row in connection.run("outboxes")]:
+            names = {"projection": item.projection, "feed": item.feed, "lane": item.lane}
+            standing = connection.run("read_outbox", names)
+            if not standing:
                 raise ConfigError(
                     f"projection {item.projection!r} reads its feed, and tries what waits by "
                     f"itself; holdfast queue requeue {item_id} has it tried at once"
                 )
+            heads = connection.run("lane_items", {**names, "limit": 1})
+        if item.status not in OUTSTANDING:
+            raise ConfigError(f"item {item_id} is {item.status}: there is nothing to replay")
+        if heads and heads[0][0] != item_id:
+            raise ConfigError(
+                f"item {item_id} waits behind item {heads[0][0]} of its lane, which comes first"
+            )
+        if standing[0][0] != "live" or standing[0][3] is not None:
+            raise ConfigError(
+                f"projection {item.projection!r} is paused, or not live: nothing of it is tried"
+            )
         if item.status in ("failed", "dead"):
             self._queue.requeue(QueueSelection(ids=(item_id,)), by=by, note=note)
         self._replay(item)
+        with self._database.writing() as connection:
+            write_audit(
+                connection,
+                at=self._clock.now(),
+                by=by,
+                action="replay",
+                projection=item.projection,
+                subject={"items": [item_id]},
+                note=note,
+            )
         self._database.announce()
         left = [i for i in self._queue.list(QueueSelection(ids=(item_id,))) if i.status != "done"]
         return left[0] if left else None
@@ -270,7 +307,7 @@ def _sent(message: Mapping[str, Any], rows: Sequence[Row]) -> UUID:
     if not rows:
         raise AppendError(
             f"no sink takes topic {message['topic']!r} on this database; register one with "
-            "@app.sink(), and run it once, or have it migrated, before anybody sends"
+            "@app.sink(), and run it, or app.migrate(), before anybody sends"
         )
     return UUID(message["id"])
 

@@ -103,19 +103,10 @@ class PostgresDatabase:
             yield connection
 
     @contextmanager
-    def changing(self) -> Iterator[PostgresConnection]:
-        try:
-            with self.writing() as connection:
-                connection.raw.execute(f"SET LOCAL lock_timeout = {int(CHANGE_SECONDS * 1000):d}")
-                yield connection
-        except StoreConflict as error:
-            if getattr(error.__cause__, "sqlstate", None) != "55P03":
-                raise
-            raise StoreUnavailable(
-                f"{self.url}: nothing was changed, because a worker has been inside a transaction "
-                f"for more than {CHANGE_SECONDS:g} s; a handler is slow, or hangs. Try again, or "
-                "take the projection from the worker with holdfast depose"
-            ) from error
+    def changing(self, lock_seconds: float) -> Iterator[PostgresConnection]:
+        with self.writing() as connection:
+            connection.raw.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000):d}")
+            yield connection
 
     @contextmanager
     def migrating(self) -> Iterator[PostgresConnection]:

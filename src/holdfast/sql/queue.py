@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from holdfast.core.errors import ConfigError, HoldfastError
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import (
+    OUTSTANDING,
     STATUSES,
     UNKNOWN,
     Attempt,
@@ -29,9 +30,10 @@ from holdfast.core.queue import (
     Status,
 )
 from holdfast.sql.audit import write_audit
+from holdfast.sql.changes import changes
 from holdfast.sql.database import Connection, Database, Row, refuse_handlers
 from holdfast.sql.store import SqlWork, open_lane, wake_lanes, write_lanes
-from holdfast.sql.values import AT_ONCE, moment, uuid
+from holdfast.sql.values import AT_ONCE, as_json, moment, uuid
 
 ACTIONS: dict[str, tuple[Status, ...]] = {
     "requeue": ("failed", "dead"),
@@ -145,43 +147,45 @@ class Queue:
         self._prepare()
         now = self._clock.now()
         names = {"projection": projection, "feed": self._feed}
-        with self._database.changing() as connection:
-            rows = connection.run("revise", names)
-            if not rows:
-                raise ConfigError(f"projection {projection!r} has never run here")
-            if connection.run("read_outbox", names):
-                raise ConfigError(
-                    f"projection {projection!r} is delivered by an outbox: its events are in the "
-                    "queue already"
+        for attempt in changes(self._database):
+            with attempt as connection:
+                rows = connection.run("revise", names)
+                if not rows:
+                    raise ConfigError(f"projection {projection!r} has never run here")
+                if connection.run("read_outbox", names):
+                    raise ConfigError(
+                        f"projection {projection!r} is delivered by an outbox: its events are in "
+                        "the queue already"
+                    )
+                if position <= rows[0][0]:
+                    raise HoldfastError(
+                        f"projection {projection!r} has passed position {position}, and is at "
+                        f"{rows[0][0]}; if the event has failed, holdfast queue list shows it"
+                    )
+                event = self._event(connection, position)
+                lane = self._lane_of(projection, event)
+                checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
+                work = SqlWork(self._database, connection)
+                if not self._is_next(connection, checkpoint.position, position):
+                    raise HoldfastError(
+                        f"projection {projection!r} is at position {checkpoint.position}, and "
+                        f"other events come before {position}; park it when the projection has "
+                        "come to it"
+                    )
+                work.enqueue(checkpoint, [Entry(event, lane, "dead")], now)
+                connection.run("pass_event", {**names, "position": position})
+                self._refresh(connection, projection, self._feed, lane)
+                ((item_id,),) = connection.run("item_at", {**names, "position": position})
+                item = self._get(connection, item_id)
+                write_audit(
+                    connection,
+                    at=now,
+                    by=by,
+                    action="add",
+                    projection=projection,
+                    subject={"items": [item.id]},
+                    note=note,
                 )
-            if position <= rows[0][0]:
-                raise HoldfastError(
-                    f"projection {projection!r} has passed position {position}, and is at "
-                    f"{rows[0][0]}; if the event has failed, holdfast queue list shows it"
-                )
-            event = self._event(connection, position)
-            lane = self._lane_of(projection, event)
-            checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
-            work = SqlWork(self._database, connection)
-            if not self._is_next(connection, checkpoint.position, position):
-                raise HoldfastError(
-                    f"projection {projection!r} is at position {checkpoint.position}, and other "
-                    f"events come before {position}; park it when the projection has come to it"
-                )
-            work.enqueue(checkpoint, [Entry(event, lane, "dead")], now)
-            connection.run("pass_event", {**names, "position": position})
-            self._refresh(connection, projection, self._feed, lane)
-            ((item_id,),) = connection.run("item_at", {**names, "position": position})
-            item = self._get(connection, item_id)
-            write_audit(
-                connection,
-                at=now,
-                by=by,
-                action="add",
-                projection=projection,
-                subject={"items": [item.id]},
-                note=note,
-            )
         self._database.announce()
         return item
 
@@ -203,30 +207,24 @@ class Queue:
         refuse_handlers(self._database, "the queue")
         now = self._clock.now()
         names = {"at": now, "note": note, **values}
-        with self._database.changing() as connection:
-            chosen, left_alone = self._choose(connection, action, selection, limit)
-            feeds = sorted({(item.projection, item.feed) for item in chosen})
-            for projection, feed in feeds:
-                whose = {"projection": projection, "feed": feed}
-                connection.run("revise", whose)
-                lanes = {i.lane for i in chosen if (i.projection, i.feed) == (projection, feed)}
-                connection.run("lock_lanes", {**whose, "lanes": _json(sorted(lanes))})
-            done = [
-                item for item in chosen if connection.run(f"{action}_item", names | {"id": item.id})
-            ]
-            for place in sorted({(item.projection, item.feed, item.lane) for item in done}):
-                self._refresh(connection, *place)
-            for projection in sorted({item.projection for item in done}):
-                ids = [item.id for item in done if item.projection == projection]
-                write_audit(
-                    connection,
-                    at=now,
-                    by=by,
-                    action=action,
-                    projection=projection,
-                    subject={"items": ids},
-                    note=note,
-                )
+        for attempt in changes(self._database):
+            with attempt as connection:
+                chosen, left_alone = self._choose(connection, action, selection, limit)
+                places = self._lock(connection, chosen)
+                done = [i for i in chosen if connection.run(f"{action}_item", names | {"id": i.id})]
+                for place in places:
+                    self._refresh(connection, *place)
+                for projection in sorted({item.projection for item in done}):
+                    ids = [item.id for item in done if item.projection == projection]
+                    write_audit(
+                        connection,
+                        at=now,
+                        by=by,
+                        action=action,
+                        projection=projection,
+                        subject={"items": ids},
+                        note=note,
+                    )
         self._database.announce()
         return QueueChange(action=action, items=tuple(done), left_alone=left_alone, dry_run=False)
 
@@ -253,6 +251,20 @@ class Queue:
         """Whether nothing comes between two positions, now or later."""
         events = self._database.settled(connection, after, 1).events
         return bool(events) and events[0].position == position
+
+    @staticmethod
+    def _lock(connection: Connection, items: Sequence[QueueItem]) -> Sequence[tuple[str, str, str]]:
+        """Locks the lanes of items that keep them closed, and returns them."""
+        for projection, feed in sorted({(item.projection, item.feed) for item in items}):
+            connection.run("revise", {"projection": projection, "feed": feed})
+        places = sorted({(i.projection, i.feed, i.lane) for i in items if i.status in OUTSTANDING})
+        connection.run("be_brief")
+        for (projection, feed), group in groupby(places, key=lambda place: place[:2]):
+            lanes = as_json([lane for *_, lane in group])
+            names = {"projection": projection, "feed": feed, "lanes": lanes}
+            connection.run("make_lanes", names)
+            connection.run("lock_lanes", names)
+        return places
 
     @staticmethod
     def _refresh(connection: Connection, projection: str, feed: str, lane: str) -> None:
@@ -324,7 +336,3 @@ def _item(row: Row) -> QueueItem:
 def _age(now: datetime, since: Any) -> float:
     at = moment(since)
     return 0.0 if at is None else max(0.0, (now - at).total_seconds())
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

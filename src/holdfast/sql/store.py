@@ -38,7 +38,7 @@ from holdfast.core.queue import (
 from holdfast.core.table import Key, TableSpec
 from holdfast.sql.database import Connection, Database, Row, handled_database
 from holdfast.sql.tables import prepare_tables
-from holdfast.sql.values import moment
+from holdfast.sql.values import as_json, moment
 
 _marks: dict[int, str] = {}
 
@@ -270,7 +270,7 @@ class SqlWork:
 
     def finish_items(self, ids: Sequence[int]) -> None:
         if ids:
-            self._connection.run("finish_items", {"ids": _json(ids)})
+            self._connection.run("finish_items", {"ids": as_json(ids)})
 
     def set_back(self, setback: Setback, at: datetime) -> None:
         names = {
@@ -330,12 +330,12 @@ def write_lanes(
     """Closes lanes of a projection on a feed, or changes what is known of them."""
     items = [{"lane": n, "events": x.events, "due_at": x.due_at} for n, x in lanes.items()]
     if items:
-        connection.run("write_lanes", {**whose, "lanes": _json(items)})
+        connection.run("write_lanes", {**whose, "lanes": as_json(items)})
 
 
 def open_lane(connection: Connection, whose: Mapping[str, Any], lane: str) -> None:
     """Nothing waits in the lane any more."""
-    connection.run("open_lanes", {**whose, "lanes": _json([lane])})
+    connection.run("open_lanes", {**whose, "lanes": as_json([lane])})
 
 
 def wake_lanes(
@@ -413,7 +413,7 @@ def _errors(record: Record) -> dict[str, Any]:
         "error_type": last.error_type if last else None,
         "error_message": last.error_message if last else None,
         "error_stacktrace": last.error_stacktrace if last else None,
-        "history": _json(record.history),
+        "history": as_json(record.history),
     }
 
 
@@ -424,10 +424,6 @@ def waiting_item(database: Database, row: Row) -> Waiting:
         attempts, moment(first_failed_at), msgspec.json.decode(history, type=tuple[Attempt, ...])
     )
     return Waiting(id_, status, moment(next_attempt_at), retries, raw, record)
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _fenced(checkpoint: Checkpoint) -> Fenced:

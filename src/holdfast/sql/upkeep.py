@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import count
 from typing import Any
 
 from holdfast.core.definition import Definition
-from holdfast.core.errors import ConfigError, HoldfastError, StoreConflict
+from holdfast.core.errors import ConfigError, HoldfastError
 from holdfast.core.projection import TableProjection
 from holdfast.sql.audit import write_audit
+from holdfast.sql.changes import changes
 from holdfast.sql.database import Connection, Database
+from holdfast.sql.registering import add_types, show
 from holdfast.sql.tables import clear_tables
 from holdfast.sql.values import AT_ONCE
-
-RESET_ATTEMPTS = 5
-"""A reset may meet the running projection in a deadlock so often, before it says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +45,31 @@ def reset(database: Database, definition: Definition, change: Changed | None = N
 
     Whoever runs it now is fenced, and begins again at the first event.
     """
-    for attempt in count(1):
-        try:
-            with database.changing() as connection:
-                connection.run("reset_checkpoint", {"projection": definition.name})
-                connection.run("reset_queue", {"projection": definition.name})
-                connection.run("reset_lanes", {"projection": definition.name})
-                if definition.outbox is None:
-                    connection.run("forget_outbox_types", {"projection": definition.name})
-                    connection.run("forget_outbox", {"projection": definition.name})
-                    connection.run("count_registration")
-                else:
-                    ((drawn,),) = connection.run("last_drawn")
-                    connection.run("reset_outbox", {"projection": definition.name, "until": drawn})
-                tables = clear_tables(connection, definition)
-                if change is not None:
-                    change.write(connection, "reset", definition.name, {"tables": tables})
-            break
-        except StoreConflict:
-            # A runner locks rows and then the checkpoint; this, of necessity, goes the other way.
-            if attempt == RESET_ATTEMPTS:
-                raise
+    name = {"projection": definition.name}
+    whose = {**name, "feed": definition.feed}
+    for attempt in changes(database):
+        with attempt as connection:
+            connection.run("reset_checkpoint", name)
+            connection.run("be_brief")
+            # An append may come in between: its lane is counted again, under a lock.
+            connection.run("reset_lanes", name)
+            connection.run("reset_queue", name)
+            connection.run("lock_all_lanes", whose)
+            connection.run("count_lanes", whose)
+            connection.run("open_empty_lanes", whose)
+            if definition.outbox is None:
+                connection.run("forget_outbox_types", name)
+                connection.run("forget_outbox", name)
+            else:
+                ((drawn,),) = connection.run("last_drawn")
+                connection.run("reset_outbox", {**name, "until": drawn})
+                connection.run("clear_outbox_types", whose)
+                add_types(connection, definition)
+            connection.run("count_registration")
+            tables = clear_tables(connection, definition)
+            if change is not None:
+                change.write(connection, "reset", definition.name, {"tables": tables})
+    show(database)
     database.announce()
     return tables
 
@@ -86,13 +88,14 @@ def depose(database: Database, projection: str, change: Changed | None = None) -
     found = {checkpoint_id: epoch for checkpoint_id, epoch, *_ in rows}
     held = database.leased(found)
     for checkpoint_id, epoch in found.items():
-        with database.changing() as connection:
-            # In here: where nothing can be written, nothing has changed.
-            database.depose(checkpoint_id)
-            # Under a later epoch somebody has taken over already, and is not meant.
-            connection.run("raise_epoch", {"id": checkpoint_id, "epoch": epoch})
-            if change is not None:
-                change.write(connection, "depose", projection, {"epoch": epoch})
+        for attempt in changes(database):
+            with attempt as connection:
+                # In here: where nothing can be written, nothing has changed.
+                database.depose(checkpoint_id)
+                # Under a later epoch somebody has taken over already, and is not meant.
+                connection.run("raise_epoch", {"id": checkpoint_id, "epoch": epoch})
+                if change is not None:
+                    change.write(connection, "depose", projection, {"epoch": epoch})
     return len(held)
 
 
@@ -109,26 +112,29 @@ def pause(database: Database, projection: str, feed: str, change: Changed) -> bo
     When this returns, nothing is committed any more.
     """
     names = {"projection": projection, "feed": feed}
-    with database.changing() as connection:
-        connection.run("open_checkpoint", names)
-        paused = connection.run(
-            "pause", {**names, "at": change.at, "by": change.by, "note": change.note}
-        )
-        if paused:
-            # Those who are at work in outbox delivery can't finish.
-            connection.run("revoke_lanes", {**names, "at": AT_ONCE})
-            connection.run("unclaim_all", names)
-            change.write(connection, "pause", projection, {})
+    for attempt in changes(database):
+        with attempt as connection:
+            connection.run("open_checkpoint", names)
+            paused = connection.run(
+                "pause", {**names, "at": change.at, "by": change.by, "note": change.note}
+            )
+            if paused:
+                # Those who are at work in outbox delivery can't finish.
+                connection.run("be_brief")
+                connection.run("revoke_lanes", {**names, "at": AT_ONCE})
+                connection.run("unclaim_all", names)
+                change.write(connection, "pause", projection, {})
     database.announce()
     return bool(paused)
 
 
 def resume(database: Database, projection: str, change: Changed) -> bool:
     """Lets a projection go on; returns whether it was paused."""
-    with database.changing() as connection:
-        resumed = connection.run("resume", {"projection": projection})
-        if resumed:
-            change.write(connection, "resume", projection, {})
+    for attempt in changes(database):
+        with attempt as connection:
+            resumed = connection.run("resume", {"projection": projection})
+            if resumed:
+                change.write(connection, "resume", projection, {})
     database.announce()
     return bool(resumed)
 
@@ -159,24 +165,27 @@ def rewind(
             f"replayable = True in the class; otherwise holdfast reset {name} builds it again"
         )
     names = {"projection": name, "feed": feed}
-    with database.changing() as connection:
-        if to is None:
-            ((first,),) = connection.run("first_skip", names)
-            if first is None:
+    for attempt in changes(database):
+        with attempt as connection:
+            position = to
+            if position is None:
+                ((first,),) = connection.run("first_skip", names)
+                if first is None:
+                    raise HoldfastError(
+                        f"projection {name!r} has no skipped event in the queue (holdfast queue "
+                        "list --status skipped); to go back elsewhere, name a position"
+                    )
+                position = int(first) - 1
+            if not connection.run("rewind", {**names, "position": position}):
                 raise HoldfastError(
-                    f"projection {name!r} has no skipped event in the queue (holdfast queue list "
-                    f"--status skipped); to go back elsewhere, name a position"
+                    f"projection {name!r} is not beyond position {position}, so there is nothing "
+                    "to go back for; holdfast status says where it is"
                 )
-            to = int(first) - 1
-        if not connection.run("rewind", {**names, "position": to}):
-            raise HoldfastError(
-                f"projection {name!r} is not beyond position {to}, so there is nothing to go back "
-                "for; holdfast status says where it is"
-            )
-        forgotten = connection.run("forget_ahead", {**names, "position": to})
-        connection.run("open_empty_lanes", names)
-        connection.run("count_lanes", names)
-        subject = {"position": to, "items": [row[0] for row in forgotten]}
-        change.write(connection, "rewind", name, subject)
+            forgotten = connection.run("forget_ahead", {**names, "position": position})
+            connection.run("open_empty_lanes", names)
+            connection.run("count_lanes", names)
+            subject = {"position": position, "items": [row[0] for row in forgotten]}
+            change.write(connection, "rewind", name, subject)
     database.announce()
-    return to
+    assert position is not None
+    return position

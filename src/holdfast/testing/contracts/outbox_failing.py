@@ -11,11 +11,11 @@ import pytest
 from holdfast.app import App
 from holdfast.core.errors import ProjectionFaulted
 from holdfast.core.event import Event
-from holdfast.core.policy import Fatal, Park, Policy, Retry, Skip
+from holdfast.core.policy import Breaker, Fatal, Park, Policy, Retry, Skip
 from holdfast.core.projection import Projection, Tx, on
 from holdfast.core.queue import QueueSelection
 from holdfast.testing.contracts.outbox_samples import ALL, AT_ONCE, SUMS, OutboxSample, note
-from holdfast.testing.contracts.samples import Counted, eventually, execute, status_of
+from holdfast.testing.contracts.samples import Counted, eventually, execute, fetch, status_of
 
 
 class OutboxFailingContract(OutboxSample):
@@ -89,8 +89,6 @@ class OutboxFailingContract(OutboxSample):
         assert status_of(app, "sums").state != "faulted"
         self.check_empty(app)
 
-    # People
-
     def test_a_claim_that_somebody_else_has_can_not_be_finished(self, app: App) -> None:
         """A worker that was taken for dead wakes up, and changes nothing."""
         inside, go_on = threading.Event(), threading.Event()
@@ -132,3 +130,112 @@ class OutboxFailingContract(OutboxSample):
         (item,) = app.queue.list()
         assert (item.status, item.attempts, item.error_type) == ("dead", 3, "WorkerLost")
         assert self.seen(app) == {"a": [1]}
+
+    @pytest.fixture
+    def quick_leases(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A claim ends after a second, unless it is renewed."""
+        for module in ("core.relay", "core.keeper", "sql.outbox"):
+            monkeypatch.setattr(f"holdfast.{module}.LEASE_SECONDS", 1.0)
+        monkeypatch.setattr("holdfast.core.relay.KEEP_SECONDS", 0.1)
+
+    @pytest.mark.parametrize("way", ["stopping", "inline", "replay"])
+    @pytest.mark.usefixtures("quick_leases")
+    def test_a_slow_handler_keeps_its_claim(self, app: App, way: str) -> None:
+        """While its worker stops, beside an append, and in the hands of a person."""
+        lease = "SELECT due_at FROM holdfast_lane"
+        seen: set[str] = set()
+        runs: list[int] = []
+
+        @app.projection(delivery="outbox", inline_seconds=0.01 if way == "inline" else None)
+        class Slow(Projection):
+            calls_out = True
+
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                runs.append(event.data.n)
+
+                def is_renewed_twice() -> bool:
+                    seen.add(str(fetch(app, lease)))
+                    return len(seen) >= 3
+
+                eventually(is_renewed_twice)  # It would have ended otherwise.
+
+        app.migrate()
+        if way == "stopping":
+            app.journal.append("a", [Counted(1)])
+            with app.running():
+                eventually(lambda: bool(runs))
+        elif way == "inline":
+            with app.running():
+                app.journal.append("a", [Counted(1)])
+                eventually(lambda: not app.queue.list())
+        else:
+            app.journal.append("a", [Counted(1)])
+            (item,) = app.queue.list()
+            assert app.outbox.replay(item.id, by="me") is None
+        eventually(lambda: not app.queue.list())
+        assert runs == [1]
+
+    def test_what_is_not_tried_after_a_fatal_event_is_given_back(self, app: App) -> None:
+        tried: list[str] = []
+
+        @app.projection(delivery="outbox", concurrency=1, policy=Policy(on_error=Fatal()))
+        class Stops(Projection):
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                tried.append(event.stream)
+                raise ValueError("no")
+
+        for stream in "abc":
+            app.journal.append(stream, [Counted(1)])
+        # All of them have been tried before, so that each is tried alone.
+        app.migrate()
+        execute(app, "UPDATE holdfast_queue SET attempts = 1")
+        claimed = "SELECT count(*) FROM holdfast_lane WHERE token IS NOT NULL"
+        for times in (1, 2):
+            with pytest.raises(ProjectionFaulted):
+                app.catch_up()
+            assert len(tried) == times
+            assert fetch(app, claimed) == [(0,)]
+            assert "processing" not in {item.status for item in app.queue.list()}
+        assert sorted(item.attempts for item in app.queue.list()) == [1, 2, 2]
+
+    def test_a_breaker_stops_all_hands(self, app: App) -> None:
+        tried: list[str] = []
+        policy = Policy(
+            on_error=Retry(), backoff=AT_ONCE, breaker=Breaker(failures=3, pause_seconds=3600)
+        )
+
+        @app.projection(delivery="outbox", concurrency=2, policy=policy)
+        class Breaks(Projection):
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                tried.append(event.stream)
+                raise ValueError("no")
+
+        for n in range(20):
+            app.journal.append(str(n), [Counted(1)])
+        app.migrate()
+        execute(app, "UPDATE holdfast_queue SET attempts = 1")
+        with app.running():
+            eventually(lambda: len(tried) >= 3)
+            free = "SELECT count(*) FROM holdfast_lane WHERE token IS NOT NULL"
+            eventually(lambda: fetch(app, free) == [(0,)])
+        assert len(tried) <= 4
+
+    def test_inline_work_leaves_a_fault_as_it_is(self, app: App) -> None:
+        @app.projection(delivery="outbox", inline_seconds=30.0, policy=Policy(on_error=Fatal()))
+        class Stops(Projection):
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                if event.data.n == 1:
+                    raise ValueError("no")
+
+        app.migrate()
+        execute(app, "UPDATE holdfast_outbox SET mode = 'off'")
+        app.journal.append("a", [Counted(1)])
+        execute(app, "UPDATE holdfast_outbox SET mode = 'live'")
+        with pytest.raises(ProjectionFaulted):
+            app.catch_up()
+        app.journal.append("b", [Counted(2)])
+        assert status_of(app, "stops").state == "faulted"

@@ -78,5 +78,3 @@ class InlineContract(OutboxSample):
             expected.setdefault(event.stream, []).append(event.data.n)
         assert self.seen(app) == expected
         self.check_empty(app)
-
-    # Changing one's mind

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import pytest
 
 from holdfast.app import App
-from holdfast.core.errors import ConfigError, ProjectionFaulted
+from holdfast.core.errors import ConfigError, HoldfastError, ProjectionFaulted
 from holdfast.core.event import Event
 from holdfast.core.policy import Park, Policy
 from holdfast.core.projection import Projection, TableProjection, Tx, on
 from holdfast.core.queue import QueueSelection
-from holdfast.sql import outbox
-from holdfast.testing.contracts.outbox_samples import SUMS, OutboxSample, Seen, note
+from holdfast.sql.registering import register as register_outbox
+from holdfast.testing.contracts.outbox_samples import SUMS, Other, OutboxSample, Seen, note
 from holdfast.testing.contracts.samples import Counted, eventually, execute, fetch, status_of
 
 
@@ -31,8 +31,6 @@ class OutboxPeopleContract(OutboxSample):
             app.rewind("sums", to=0, by="me")
         with pytest.raises(ConfigError, match="its events are in the queue already"):
             app.queue.add("sums", 1, by="me")
-
-    # Failing
 
     def test_a_pause_takes_the_work_out_of_hands(self, app: App) -> None:
         """When it has returned, nothing more is committed; and no attempt is lost by it."""
@@ -88,8 +86,6 @@ class OutboxPeopleContract(OutboxSample):
         app.queue.resolve(QueueSelection(ids=(1,)), by="me")
         assert fetch(app, "SELECT events, token FROM holdfast_lane") == [(1, None)]
 
-    # Settings
-
     def test_off_fills_the_queue_and_nobody_works(
         self, app: App, register: Callable[..., None]
     ) -> None:
@@ -127,7 +123,7 @@ class OutboxPeopleContract(OutboxSample):
         assert definition.outbox is not None
         shadow = replace(definition, outbox=replace(definition.outbox, mode="shadow"))
         with pytest.raises(ConfigError, match="is live in the database"):
-            outbox.register(app._database, shadow)
+            register_outbox(app._database, shadow)
 
     def test_the_report(self, app: App, bad: set[int], register: Callable[..., None]) -> None:
         register(policy=Policy(on_error=Park()))
@@ -169,3 +165,90 @@ class OutboxPeopleContract(OutboxSample):
                 @on(Counted)
                 def counted(self, row: Seen, event: Event[Counted]) -> None:
                     pass
+
+    @pytest.mark.parametrize("inline", [None, 30.0])
+    def test_a_handler_that_would_wait_for_itself(self, app: App, inline: float | None) -> None:
+        refused: list[str] = []
+
+        def attempt(what: Callable[[], object]) -> None:
+            try:
+                what()
+            except HoldfastError as error:
+                refused.append(str(error))
+
+        @app.projection(delivery="outbox", inline_seconds=inline)
+        class Waits(Projection):
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                attempt(lambda: app.wait_for("waits", event.position))
+                attempt(app.catch_up)
+                attempt(lambda: app.reset("waits"))
+                if inline is None:
+                    tx.after_commit(lambda: attempt(app.catch_up))
+
+        app.journal.append("a", [Counted(1)])
+        app.catch_up()
+        assert len(refused) == (4 if inline is None else 3)
+        assert all("from inside a handler" in text for text in refused)
+        assert not app.queue.list()
+
+    def test_forgotten_and_registered_again(self, app: App, register: Callable[..., None]) -> None:
+        """What was applied is not applied again, in whatever way it is delivered then."""
+        register()
+        app.journal.append("a", [Counted(1), Counted(2)])
+        app.catch_up()
+        app.journal.append("a", [Counted(3)])
+        assert app.outbox.forget("sums", by="me") == 1
+        app.journal.append("a", [Counted(4)])
+        app._prepared = False
+        app.journal.append("a", [Counted(5)])
+        app.catch_up()
+        assert self.seen(app) == {"a": [1, 2, 4, 5]}
+        app.outbox.forget("sums", by="me")
+        definition = app._catalog._definitions["sums"]
+        app._catalog._definitions["sums"] = replace(definition, outbox=None)
+        app.journal.append("a", [Counted(6)])
+        app.catch_up()
+        assert self.seen(app) == {"a": [1, 2, 4, 5, 6]}
+
+    def test_older_code_takes_no_event_types_away(
+        self, app: App, register: Callable[..., None]
+    ) -> None:
+        register()
+        app.catch_up()
+        (definition,) = app._catalog
+        older = replace(definition, handlers={"Other": definition.handlers["Counted"]})
+        register_outbox(app._database, older)
+        app.journal.append("a", [Counted(1), Other(2)])
+        assert [item.event_type for item in app.queue.list()] == ["Counted", "Other"]
+        app.catch_up()
+        assert self.seen(app) == {"a": [1]}
+        self.check_empty(app)
+        app.reset("sums")
+        app.journal.append("a", [Counted(3), Other(4)])
+        assert [item.event_type for item in app.queue.list()] == ["Counted"]
+
+    def test_one_name_is_one_thing(self, app: App, register: Callable[..., None]) -> None:
+        register()
+        app.catch_up()
+        (definition,) = app._catalog
+        with pytest.raises(ConfigError, match="is known to this database as a projection"):
+            register_outbox(app._database, replace(definition, feed="messages"))
+
+    def test_migrating_registers(self, app: App, register: Callable[..., None]) -> None:
+        register()
+        app.migrate()
+        assert [report.projection for report in app.outbox.report()] == ["sums"]
+
+    def test_what_is_off_is_not_replayed(
+        self, app: App, bad: set[int], register: Callable[..., None]
+    ) -> None:
+        bad.add(1)
+        register(policy=Policy(on_error=Park()))
+        app.journal.append("a", [Counted(1)])
+        app.catch_up()
+        before = app.queue.list()
+        app.outbox.set_mode("sums", "off", by="me")
+        with pytest.raises(ConfigError, match="paused, or not live"):
+            app.outbox.replay(before[0].id, by="me")
+        assert app.queue.list() == before

@@ -99,8 +99,6 @@ class QueueingContract(OutboxSample):
         app.catch_up()
         assert fetch(app, sql.format("by_outbox")) == rows
 
-    # Inline
-
     def test_from_log_to_outbox_and_back(self, app: App) -> None:
         """It goes on where it was, with what was parked; back it goes by a reset."""
         bad = {2}

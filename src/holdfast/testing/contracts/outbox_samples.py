@@ -105,8 +105,6 @@ class OutboxSample:
         """Lane, status and attempts of what is in the queue."""
         return [(item.lane, item.status, item.attempts) for item in app.queue.list()]
 
-    # Appending
-
 
 class Same:
     """The same app, where nobody else can reach its database."""

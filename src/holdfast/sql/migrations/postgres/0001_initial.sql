@@ -102,6 +102,9 @@ CREATE INDEX holdfast_queue_lane ON holdfast_queue (projection, feed, lane, posi
 CREATE INDEX holdfast_queue_status ON holdfast_queue (status, projection, id)
     WHERE status IN ('failed', 'dead', 'skipped', 'resolved', 'done');
 
+-- What is kept for a time after it was done.
+CREATE INDEX holdfast_queue_done ON holdfast_queue (projection, feed, updated_at) WHERE status = 'done';
+
 -- A row for each lane that has something outstanding. due_at: when its head, the smallest position,
 -- may be tried; NULL while the head waits for a person.
 CREATE TABLE holdfast_lane (
@@ -248,17 +251,15 @@ BEGIN
 
     -- Not before the positions are drawn: a backfill goes up to the last position that was drawn when
     -- its projection was shown here. NULL where there has never been one.
-    v_registrations := pg_sequence_last_value('holdfast_registry_seen'::regclass);
-    IF v_registrations IS NULL THEN
-        RETURN;
-    END IF;
+    v_registrations := coalesce(pg_sequence_last_value('holdfast_registry_seen'::regclass), 0);
     -- A statement of its own sees what was committed before; unless the transaction looks at the past.
     -- Then it would leave the queue without these events.
     SELECT * INTO v_registry FROM holdfast_registry r WHERE r.feed = 'journal';
     IF v_registrations > v_registry.version THEN
         RAISE EXCEPTION USING
             ERRCODE = 'serialization_failure',
-            MESSAGE = 'an outbox projection was registered after this transaction began; try again';
+            MESSAGE = 'an outbox projection was registered or forgotten after this transaction began; '
+                'try again';
     END IF;
     FOR n IN 1 .. cardinality(v_registry.projections) LOOP
         v_projection := v_registry.projections[n];
@@ -296,6 +297,11 @@ DECLARE
     v_registry holdfast_registry;
 BEGIN
     SELECT * INTO v_registry FROM holdfast_registry r WHERE r.feed = 'messages';
+    IF coalesce(pg_sequence_last_value('holdfast_registry_seen'::regclass), 0) > v_registry.version THEN
+        RAISE EXCEPTION USING
+            ERRCODE = 'serialization_failure',
+            MESSAGE = 'a sink was registered or forgotten after this transaction began; try again';
+    END IF;
     FOR n IN 1 .. cardinality(v_registry.projections) LOOP
         CONTINUE WHEN v_registry.types[n] <> '{*}' AND p_topic <> ALL (v_registry.types[n]::text[]);
         sink := v_registry.projections[n];

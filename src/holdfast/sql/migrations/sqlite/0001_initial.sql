@@ -99,6 +99,9 @@ CREATE INDEX holdfast_queue_lane ON holdfast_queue (projection, feed, lane, posi
 CREATE INDEX holdfast_queue_status ON holdfast_queue (status, projection, id)
     WHERE status IN ('failed', 'dead', 'skipped', 'resolved', 'done');
 
+-- What is kept for a time after it was done.
+CREATE INDEX holdfast_queue_done ON holdfast_queue (projection, feed, updated_at) WHERE status = 'done';
+
 -- A row for each lane that has something outstanding. due_at: when its head, the smallest position,
 -- may be tried; NULL while the head waits for a person.
 CREATE TABLE holdfast_lane (
@@ -177,7 +180,10 @@ BEGIN
     WHERE t.feed = 'journal' AND t.event_type IN (NEW.type, '*');
 
     INSERT INTO holdfast_lane (projection, feed, lane, events, due_at)
-    SELECT t.projection, t.feed, NEW.stream, 1, NEW.recorded_at
+    -- A writer's clock may be ahead of everybody's.
+    SELECT
+        t.projection, t.feed, NEW.stream, 1,
+        min(NEW.recorded_at, strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now'))
     FROM holdfast_outbox_type AS t
     WHERE t.feed = 'journal' AND t.event_type IN (NEW.type, '*')
     ON CONFLICT (projection, feed, lane) DO UPDATE SET events = events + 1;
@@ -208,7 +214,9 @@ BEGIN
     WHERE t.feed = 'messages' AND t.event_type IN (NEW.topic, '*');
 
     INSERT INTO holdfast_lane (projection, feed, lane, events, due_at)
-    SELECT t.projection, t.feed, NEW.key, 1, NEW.sent_at
+    SELECT
+        t.projection, t.feed, NEW.key, 1,
+        min(NEW.sent_at, strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now'))
     FROM holdfast_outbox_type AS t
     WHERE t.feed = 'messages' AND t.event_type IN (NEW.topic, '*')
     ON CONFLICT (projection, feed, lane) DO UPDATE SET events = events + 1;

@@ -1,5 +1,0 @@
--- SQLite differs: a writing transaction is alone. Whether lanes may be claimed.
-SELECT o.mode, o.backfill_until, c.position, c.paused_by, c.needs_reset
-FROM holdfast_outbox AS o
-JOIN holdfast_checkpoint AS c ON c.projection = o.projection AND c.feed = o.feed
-WHERE o.projection = :projection AND o.feed = :feed
