@@ -13,11 +13,15 @@ from typing import Protocol
 
 from holdfast.core.definition import Mode
 from holdfast.core.event import RawEvent
+from holdfast.core.failure import WorkerLost
 from holdfast.core.ports import Session
 from holdfast.core.queue import Waiting
 
 LEASE_SECONDS = 30.0
 """A claim that is not renewed for so long is over."""
+
+SUSPECT_LOSSES = 2
+"""An event at which so many workers were lost is tried while nothing else is begun."""
 
 
 class ClaimLost(Exception):
@@ -38,6 +42,12 @@ class Claim:
     @property
     def head(self) -> Waiting:
         return self.items[0]
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether workers were lost at its head again and again: it may be what has ended them."""
+        losses = [a for a in self.head.record.history if a.error_type == WorkerLost.__name__]
+        return not self.was_lost and len(losses) >= SUSPECT_LOSSES
 
 
 @dataclass(slots=True)

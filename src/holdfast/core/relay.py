@@ -271,17 +271,20 @@ class Relay(Worker):
             hand, claims = self.hand(session, caller)
             self._give_back_orphans(hand)
             while (share := self._next(hand, claims, source)) is not None:
-                try:
-                    pause = hand.work(share.token, share.claims)
-                except (StoreUnavailable, StoreFailedAt):
-                    self._orphans.append((share.token, share.claims))
-                    raise
-                finally:
-                    self._done(share.token)
-                if pause is not None:
-                    self._rest_until = self._wiring.clock.monotonic() + pause
-                self._recovered()
+                self._work_on(hand, share)
         return True
+
+    def _work_on(self, hand: Hand, share: _Share) -> None:
+        try:
+            pause = hand.work(share.token, share.claims)
+        except (StoreUnavailable, StoreFailedAt):
+            self._orphans.append((share.token, share.claims))
+            raise
+        finally:
+            self._done(share.token)
+        if pause is not None:
+            self._rest_until = self._wiring.clock.monotonic() + pause
+        self._recovered()
 
     def _give_back_orphans(self, hand: Hand) -> None:
         """What a broken connection has left behind: the events have not failed."""
@@ -304,8 +307,10 @@ class Relay(Worker):
             with self._door:
                 if self._shares and self._rests:
                     self._leave_shares(hand)
-                if not self._shares:
-                    self._claim(claims, source)
+                while not self._shares and self._goes_on:
+                    taken = self._claim(claims, source)
+                    if taken is not None:
+                        self._share_out(*taken, hand)
                 if self._goes_on:
                     return self._shares.popleft() if self._shares else None
                 self._leave_shares(hand)
@@ -330,7 +335,25 @@ class Relay(Worker):
     def _rests(self) -> bool:
         return self._wiring.clock.monotonic() < self._rest_until
 
-    def _claim(self, claims: Claims, source: Source) -> None:
+    def _share_out(self, token: str, taken: Sequence[Claim], hand: Hand) -> None:
+        """A share for each who has nothing to do, as far as it goes."""
+        suspect = next((claim for claim in taken if claim.is_suspect), None)
+        if suspect is not None:
+            # It may end the process, and whatever is in anybody's hand would be blamed as well.
+            self._add_shares(token, [[suspect]])
+            hand.give_back(token, [claim for claim in taken if claim is not suspect])
+            self._work_on(hand, self._shares.popleft())
+            return
+        lanes, _ = self._pace.size
+        size = max(1, min(lanes, -(-len(taken) // self._idle)))
+        self._add_shares(token, [taken[at : at + size] for at in range(0, len(taken), size)])
+
+    def _add_shares(self, token: str, shares: Sequence[Sequence[Claim]]) -> None:
+        with self._count:
+            self._tokens[token] = len(shares)
+        self._shares.extend(_Share(token, share) for share in shares)
+
+    def _claim(self, claims: Claims, source: Source) -> tuple[str, Sequence[Claim]] | None:
         """Claims for all who have nothing to do, or waits until there is something to claim."""
         while self._goes_on:
             rest = self._rest_until - self._wiring.clock.monotonic()
@@ -342,23 +365,18 @@ class Relay(Worker):
             wanted = min(lanes * self._idle, max(lanes, LARGEST_CLAIM))
             taken = claims.claim(token, lanes=wanted, items=items)
             if taken:
-                # A share each, as far as it goes.
-                size = max(1, min(lanes, -(-len(taken) // self._idle)))
-                shares = [taken[at : at + size] for at in range(0, len(taken), size)]
-                with self._count:
-                    self._tokens[token] = len(shares)
-                self._shares.extend(_Share(token, share) for share in shares)
-                return
+                return token, taken
             left, is_busy = claims.next_due()
             self._recovered()
             if self._until is not None and self._has_arrived(claims, left, is_busy=is_busy):
                 self._arrived = True
                 self._stop.set()
-                return
+                return None
             seconds = self.definition.poll.empty_backoff_seconds
             if left is not None:
                 seconds = min(seconds, max(left, 0.005))
             source.wait(seconds if self._until is None else min(seconds, 0.01))
+        return None
 
     def _has_arrived(self, claims: Claims, left: float | None, *, is_busy: bool) -> bool:
         """Whether nothing more is done by itself; raises where a person has to say so first."""

@@ -25,18 +25,18 @@ def changes(database: Database) -> Iterator[Change]:
     """
     until = time.monotonic() + CHANGE_SECONDS
     while True:
-        change = Change(database, is_last=time.monotonic() >= until)
+        change = Change(database, until)
         yield change
         if change.is_over:
             return
 
 
 class Change(AbstractContextManager[Connection]):
-    """One attempt. A conflict with others ends it, and is no error unless it was the last one."""
+    """One attempt. A conflict with others ends it, and is no error before the time is up."""
 
-    def __init__(self, database: Database, *, is_last: bool) -> None:
-        self._database, self._is_last = database, is_last
-        self._transaction = database.changing(CHANGE_SECONDS)
+    def __init__(self, database: Database, until: float) -> None:
+        self._until = until
+        self._transaction = database.changing(max(0.1, until - time.monotonic()))
         self.is_over = False
 
     def __enter__(self) -> Connection:
@@ -55,7 +55,7 @@ class Change(AbstractContextManager[Connection]):
         if not isinstance(exc, StoreConflict):
             self.is_over = True
             return False
-        if self._is_last:
+        if time.monotonic() >= self._until:
             raise StoreUnavailable(
                 f"nothing was changed, because others have been in the way for more than "
                 f"{CHANGE_SECONDS:g} s: a worker is inside a transaction, and its handler is slow, "

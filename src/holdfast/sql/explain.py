@@ -174,8 +174,8 @@ def _waiting(status: ProjectionStatus) -> Iterator[Reason]:
 
 
 def _held(database: Database, connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
-    if status.delivery == "outbox":
-        return  # Nobody reads the feed.
+    if status.delivery == "outbox" and status.position == status.head:
+        return  # Nobody reads the feed any more.
     chunk = database.settled(connection, status.position, 1)
     if chunk.events or not chunk.held:
         return
