@@ -35,6 +35,7 @@ from holdfast.core.ports import Clock, Session, Source
 from holdfast.core.projection import Projection, TableProjection
 from holdfast.core.queue import AuditRow, QueueItem
 from holdfast.core.relay import Relay
+from holdfast.core.replay import replay
 from holdfast.core.runner import Runner
 from holdfast.core.signals import Bell, Committed, Faulted, Listener, Signal, Signals
 from holdfast.core.status import ProjectionStatus
@@ -473,7 +474,7 @@ class App:
         relay = self._relay(definition)
         relay.prepare()
         with closing(self._open_session()) as session, closing(Caller()) as caller:
-            relay.replay(item, session, caller)
+            replay(relay, item, session, caller)
 
     def _apply_inline(self, stream: str, types: Sequence[str]) -> frozenset[str]:
         return self._inline.apply(self._catalog, stream, types)

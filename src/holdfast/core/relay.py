@@ -27,9 +27,8 @@ from holdfast.core.faults import fault_of
 from holdfast.core.follow import PausedHere
 from holdfast.core.hand import Hand, Pace
 from holdfast.core.judge import Give, Judge, Memory
-from holdfast.core.keeper import Keeper
 from holdfast.core.ports import Fault, Session, Source
-from holdfast.core.queue import QueueItem, text_of
+from holdfast.core.shadow import Shadow
 from holdfast.core.signals import (
     PollFailed,
     PollRecovered,
@@ -41,9 +40,6 @@ from holdfast.core.worker import STANDBY_SECONDS, Wiring, Worker
 
 FIRST_LOOK_SECONDS = 0.01
 """How soon a process looks again whether another one has prepared the projection."""
-
-LOOK_EVENTS = 500
-"""Events that are read at once in shadow mode."""
 
 KEEP_SECONDS = 1.0
 """How often a relay looks after its claims."""
@@ -89,7 +85,7 @@ class Relay(Worker):
         self._failures, self._back_at = 0, 0.0
         self._failing = threading.Lock()
         self._has_begun = False
-        self._looked = 0
+        self._shadow = Shadow(wiring.types, wiring.clock)
         self._orphans: deque[tuple[str, Sequence[Claim]]] = deque()
         self._renew_at = 0.0
 
@@ -166,7 +162,7 @@ class Relay(Worker):
             claims.clean()
             standing = claims.standing()
             if standing.mode == "shadow" and standing.paused_by is None:
-                self._look(claims)
+                self._shadow.look(claims, self._pace.tally, lambda: self._goes_on)
         return standing.left == 0 or self.prepare()
 
     def _renew(self) -> bool:
@@ -180,24 +176,6 @@ class Relay(Worker):
         """Those who are at work keep their lanes."""
         with closing(self._wiring.open_session()) as session:
             self._open_claims(session).renew(tokens)
-
-    def _look(self, claims: Claims) -> None:
-        """In shadow mode: claims, loads and decodes what waits, and counts; changes nothing."""
-        tally, clock = self._pace.tally, self._wiring.clock
-        while self._goes_on:
-            began = clock.monotonic()
-            found = claims.look(self._looked, LOOK_EVENTS)
-            if not found:
-                return
-            claims.rehearse(lanes=len(found), items=1)
-            for id_, event in found:
-                self._looked = id_
-                tally.looked += 1
-                try:
-                    self._wiring.types.decode(event)
-                except Exception:
-                    tally.unreadable += 1
-            tally.looked_seconds += clock.monotonic() - began
 
     def _try(self, work: Callable[[], bool]) -> bool:
         """Whether something was done; what the store can't do is tried again."""
@@ -227,31 +205,6 @@ class Relay(Worker):
         trier = self._trier(session, caller)
         stop = self._stop
         return Hand(trier, claims, self._pace, stopping=stop.is_set, halt=stop.set), claims
-
-    def replay(self, item: QueueItem, session: Session, caller: Caller) -> None:
-        """Tries one item now. Raises unless it is the first of its lane, and nobody has it."""
-        hand, claims = self.hand(session, caller)
-        token = f"replay-{uuid4().hex}"
-        taken = claims.claim_head(token, item.lane)
-        if not taken:
-            raise HoldfastError(
-                f"item {item.id} is not free: a worker has it, or its projection is paused or not "
-                f"live; holdfast explain {item.projection} says more"
-            )
-        if taken[0].head.id != item.id:
-            hand.give_back(token, taken)
-            raise HoldfastError(
-                f"item {item.id} waits behind item {taken[0].head.id} of the same lane; that one "
-                "comes first"
-            )
-        try:
-            with Keeper(self.renew).keeping(token):
-                hand.work(token, taken)
-        except Halted as halted:
-            if isinstance(halted.verdict, Give):
-                raise HoldfastError(
-                    f"item {item.id} stops the projection: {text_of(halted.verdict.error)}"
-                ) from halted.verdict.error
 
     # A hand's time
 
