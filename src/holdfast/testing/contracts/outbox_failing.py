@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 
 from holdfast.app import App
+from holdfast.core.backoff import Backoff
 from holdfast.core.errors import ProjectionFaulted
 from holdfast.core.event import Event
 from holdfast.core.policy import Breaker, Fatal, Park, Policy, Retry, Skip
@@ -202,9 +203,9 @@ class OutboxFailingContract(OutboxSample):
 
     def test_a_breaker_stops_all_hands(self, app: App) -> None:
         tried: list[str] = []
-        policy = Policy(
-            on_error=Retry(), backoff=AT_ONCE, breaker=Breaker(failures=3, pause_seconds=3600)
-        )
+        later = Backoff(max_attempts=8, delay_seconds=3600, max_delay_seconds=3600)
+        breaker = Breaker(failures=3, pause_seconds=3600)
+        policy = Policy(on_error=Retry(), backoff=later, breaker=breaker)
 
         @app.projection(delivery="outbox", concurrency=2, policy=policy)
         class Breaks(Projection):
