@@ -26,7 +26,7 @@ from holdfast import (
 )
 from holdfast.core.ports import Checkpoint
 from holdfast.core.queue import Waiting
-from holdfast.sql import postgres
+from holdfast.sql import changes
 from holdfast.sql.store import SqlSession
 from holdfast.testing.contracts.samples import Counted, eventually, status_of
 
@@ -179,7 +179,7 @@ def test_a_drain_is_not_done_in_vain_for_ever(app: App, people: People) -> None:
 def test_a_person_does_not_wait_for_ever(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "CHANGE_SECONDS", 0.05)
+    monkeypatch.setattr(changes, "CHANGE_SECONDS", 0.05)
     with App(postgres_url) as app, psycopg.connect(postgres_url) as worker:
         app.projection(name="tallies")(folded(SimpleNamespace(handle=lambda _: None)))
         app.catch_up()

@@ -49,9 +49,6 @@ _CONNECTION_DEFAULTS = {
 }
 
 # Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
-CHANGE_SECONDS = 10.0
-"""How long a person's change waits for a worker's transaction."""
-
 _CONFLICTS = {"40001", "40P01", "55P03"}
 _JOURNAL_CONSTRAINTS = {"holdfast_event_id", "holdfast_event_stream_version"}
 _REFUSED = ("21", "22", "23", "27", "44", "54", "P0")

@@ -64,7 +64,7 @@ class InlineContract(OutboxSample):
         with app.running():
 
             def append(number: int) -> None:
-                for n in range(number, 200, 8):
+                for n in range(number, 80, 8):
                     app.journal.append(str(n % 4), [Counted(n)])
 
             threads = [threading.Thread(target=append, args=(n,)) for n in range(8)]
