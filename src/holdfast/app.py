@@ -100,7 +100,7 @@ class App:
         self._preparing = threading.Lock()
         self._progress = Bell()
         self._supervisors: WeakSet[Supervisor] = WeakSet()
-        self._inline = Inline(self._relay, self._open_session)
+        self._inline = Inline(self._relay, self._open_session, wake=self._database.announce)
         records = Records(self.events, self._clock, max_payload_bytes=max_payload_bytes)
         self.journal = Journal(
             self._database,

@@ -30,9 +30,14 @@ class Inline:
     """
 
     def __init__(
-        self, open_relay: Callable[[Definition], Relay], open_session: Callable[[], Session]
+        self,
+        open_relay: Callable[[Definition], Relay],
+        open_session: Callable[[], Session],
+        *,
+        wake: Callable[[], None],
     ) -> None:
-        self._open_relay, self._open_session = open_relay, open_session
+        """`wake`: there is something for the relays to do."""
+        self._open_relay, self._open_session, self._wake = open_relay, open_session, wake
         self._renew()
 
     def apply(
@@ -82,13 +87,16 @@ class Inline:
             )
         if not prepared.is_ready():
             return False
+        is_done = False
         try:
             tools = self._tools_of(definition, prepared)
-            return _apply(tools, prepared.keeper, stream, events)
+            is_done = _apply(tools, prepared.keeper, stream, events)
         except Exception:
             # It is in the queue, where relays find it, and say what is wrong.
             self._drop_tools(definition)
-            return False
+        if not is_done:
+            self._wake()
+        return is_done
 
     def _tools_of(self, definition: Definition, prepared: _Prepared) -> _Tools:
         known: dict[str, _Tools] = self._own.__dict__

@@ -46,8 +46,8 @@ class Source(Protocol):
     def head(self) -> int:
         """The largest settled or unsettled position there is; 0 for an empty feed."""
 
-    def wait(self, timeout_seconds: float) -> None:
-        """Returns when something may have been added since the last read, or in time."""
+    def wait(self, timeout_seconds: float) -> bool:
+        """Returns when something may have been added since the last read, or in time; and which."""
 
 
 @dataclass(frozen=True, slots=True)

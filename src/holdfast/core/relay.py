@@ -41,6 +41,9 @@ from holdfast.core.worker import STANDBY_SECONDS, Wiring, Worker
 FIRST_LOOK_SECONDS = 0.01
 """How soon a process looks again whether another one has prepared the projection."""
 
+GLANCE_SECONDS = 0.02
+"""How often somebody who waits looks whether another hand has finished."""
+
 KEEP_SECONDS = 1.0
 """How often a relay looks after its claims."""
 
@@ -82,6 +85,7 @@ class Relay(Worker):
         self._shares: deque[_Share] = deque()
         self._memory, self._pace = Memory(), Pace(alone=definition.calls_out)
         self._rest_until = 0.0
+        self._finished = 0
         self._failures, self._back_at = 0, 0.0
         self._failing = threading.Lock()
         self._has_begun = False
@@ -235,6 +239,7 @@ class Relay(Worker):
             raise
         finally:
             self._done(share.token)
+            self._finished += 1
         if pause is not None:
             self._rest_until = self._wiring.clock.monotonic() + pause
         self._recovered()
@@ -309,6 +314,7 @@ class Relay(Worker):
     def _claim(self, claims: Claims, source: Source) -> tuple[str, Sequence[Claim]] | None:
         """Claims for all who have nothing to do, or waits until there is something to claim."""
         while self._goes_on:
+            finished = self._finished
             rest = self._rest_until - self._wiring.clock.monotonic()
             if rest > 0:
                 self._stop.wait(rest)
@@ -328,8 +334,18 @@ class Relay(Worker):
             seconds = self.definition.poll.empty_backoff_seconds
             if left is not None:
                 seconds = min(seconds, max(left, 0.005))
-            source.wait(seconds if self._until is None else min(seconds, 0.01))
+            self._wait(source, seconds if self._until is None else min(seconds, 0.01), finished)
         return None
+
+    def _wait(self, source: Source, seconds: float, finished: int) -> None:
+        """Until there is news, or another hand has finished: what it left may be claimed."""
+        clock = self._wiring.clock
+        until = clock.monotonic() + seconds
+        while self._goes_on and self._finished == finished:
+            left = until - clock.monotonic()
+            others_work = self._idle < self._outbox.concurrency
+            if left <= 0 or source.wait(min(left, GLANCE_SECONDS) if others_work else left):
+                return
 
     def _has_arrived(self, claims: Claims, left: float | None, *, is_busy: bool) -> bool:
         """Whether nothing more is done by itself; raises where a person has to say so first."""

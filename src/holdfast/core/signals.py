@@ -289,7 +289,7 @@ class Bell:
             self._rings += 1
             self._changed.notify_all()
 
-    def wait(self, heard: int, timeout_seconds: float) -> None:
-        """Returns at the first ring after `heard`, or in time."""
+    def wait(self, heard: int, timeout_seconds: float) -> bool:
+        """Returns at the first ring after `heard`, or in time; and whether it has rung."""
         with self._changed:
-            self._changed.wait_for(lambda: self._rings != heard, timeout_seconds)
+            return self._changed.wait_for(lambda: self._rings != heard, timeout_seconds)

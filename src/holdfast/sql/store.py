@@ -309,9 +309,10 @@ class JournalSource:
     def head(self) -> int:
         return int(self._connection.run("head")[0][0])
 
-    def wait(self, timeout_seconds: float) -> None:
-        self._database.bell.wait(self._heard, timeout_seconds)
+    def wait(self, timeout_seconds: float) -> bool:
+        has_rung = self._database.bell.wait(self._heard, timeout_seconds)
         self._heard = self._database.bell.rings
+        return has_rung
 
 
 class SqlLeases:

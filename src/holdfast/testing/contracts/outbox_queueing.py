@@ -11,9 +11,10 @@ from holdfast.app import App
 from holdfast.core.errors import ProjectionFaulted
 from holdfast.core.event import Event
 from holdfast.core.policy import Park, Policy
+from holdfast.core.poll import Poll
 from holdfast.core.projection import TableProjection, on
 from holdfast.testing.contracts.outbox_samples import ALL, Other, OutboxSample, Same, Seen
-from holdfast.testing.contracts.samples import Counted, fetch, status_of
+from holdfast.testing.contracts.samples import Counted, eventually, fetch, status_of
 
 
 class QueueingContract(OutboxSample):
@@ -136,3 +137,14 @@ class QueueingContract(OutboxSample):
         app.catch_up()
         assert self.seen(app) == {"a": [1, 2, 3, 6], "b": [4, 5, 7]}
         self.check_empty(app)
+
+    def test_what_one_hand_leaves_is_taken_at_once(
+        self, app: App, register: Callable[..., None]
+    ) -> None:
+        """Though another one waits for news, of which there is none."""
+        register(concurrency=4, poll=Poll(empty_backoff_seconds=3600.0))
+        for _ in range(10):
+            app.journal.append("a", [Counted(n) for n in range(10)])
+        with app.running():
+            eventually(lambda: not app.queue.list())
+        assert self.seen(app) == {"a": [*range(10)] * 10}
