@@ -1,17 +1,45 @@
 """Outbox delivery on every database."""
 
-from typing import ClassVar
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
 
 import pytest
 
 from holdfast import App, Event, Projection, ProjectionFaulted, Tx, on
+from holdfast.clock import SystemClock
 from holdfast.testing.contracts import OutboxContract
 from holdfast.testing.contracts.samples import Counted, fetch, status_of
 from tests.contract.databases import OnPostgres, OnSqliteFile, OnSqliteMemory
 
 
+class Ahead(SystemClock):
+    """The clock of a host that is an hour ahead of everybody."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(hours=1)
+
+
 class TestOnSqliteFile(OnSqliteFile, OutboxContract):
-    pass
+    def test_a_writer_whose_clock_is_ahead(
+        self, app: App, open_app: Callable[..., App], register: Callable[..., None]
+    ) -> None:
+        """What it appends and sends is delivered now, and not in an hour."""
+        got: list[int] = []
+        register()
+
+        @app.sink()
+        class Mails(Projection):
+            @on("mail")
+            def mail(self, event: Event[Any], tx: Tx) -> None:
+                got.append(event.data["n"])
+
+        app.migrate()
+        writer = open_app(clock=Ahead())
+        writer.journal.append("a", [Counted(1)])
+        writer.outbox.send("mail", {"n": 2}, key="a")
+        app.catch_up()
+        assert (self.seen(app), got) == ({"a": [1]}, [2])
 
 
 class TestOnSqliteMemory(OnSqliteMemory, OutboxContract):

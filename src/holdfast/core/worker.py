@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -30,7 +31,7 @@ class Wiring:
     signals: Signals
 
 
-class Worker:
+class Worker(ABC):
     """Runs one projection until it is stopped, or faulted, or (with `until`) has arrived."""
 
     def __init__(self, definition: Definition, wiring: Wiring, until: int | None) -> None:
@@ -47,13 +48,13 @@ class Worker:
         """Asks it to finish what it has begun and end. The feed must be woken as well."""
         self._stop.set()
 
+    @abstractmethod
     def run(self) -> None:
         """Blocks until it ends; afterwards `fault` says if something is wrong."""
-        raise NotImplementedError
 
+    @abstractmethod
     def abandon(self) -> None:
         """Its handler does not return, and the process ends: that is nobody's death. May block."""
-        raise NotImplementedError
 
     def crash(self, error: BaseException) -> None:
         """A thread ends with an error that should not be: a fault, lest it pass unnoticed."""
