@@ -238,8 +238,8 @@ class Relay(Worker):
             self._orphans.append((share.token, share.claims))
             raise
         finally:
+            self._finished += 1  # First: whoever sees that it is done sees this as well.
             self._done(share.token)
-            self._finished += 1
         if pause is not None:
             self._rest_until = self._wiring.clock.monotonic() + pause
         self._recovered()
@@ -341,10 +341,11 @@ class Relay(Worker):
         """Until there is news, or another hand has finished: what it left may be claimed."""
         clock = self._wiring.clock
         until = clock.monotonic() + seconds
-        while self._goes_on and self._finished == finished:
-            left = until - clock.monotonic()
-            others_work = self._idle < self._outbox.concurrency
-            if left <= 0 or source.wait(min(left, GLANCE_SECONDS) if others_work else left):
+        while self._goes_on:
+            others_work, left = bool(self._tokens), until - clock.monotonic()
+            if self._finished != finished or left <= 0:
+                return
+            if source.wait(min(left, GLANCE_SECONDS) if others_work else left):
                 return
 
     def _has_arrived(self, claims: Claims, left: float | None, *, is_busy: bool) -> bool:
