@@ -99,23 +99,17 @@ def test_other_text_is_no_record(text: str) -> None:
 
 def test_all_that_is_given_is_taken() -> None:
     id = uuid4()
-    assert event(
+    found = event(
         data='{"a": [1, "x\\u0000"]}',
         version=7,
         id=id,
         metadata={"who": "me"},
         recorded_at=NOON + timedelta(days=1),
         contiguous=True,
-    ) == RawEvent(
-        42,
-        "order-1",
-        7,
-        id,
-        "Placed",
-        '{"a": [1, "x\\u0000"]}',
-        '{"who":"me"}',
-        NOON + timedelta(days=1),
     )
+    assert (found.position, found.stream, found.version) == (42, "order-1", 7)
+    assert (found.id, found.type, found.data) == (id, "Placed", '{"a": [1, "x\\u0000"]}')
+    assert (found.metadata, found.recorded_at) == ('{"who":"me"}', NOON + timedelta(days=1))
 
 
 def test_what_is_left_out_comes_from_the_record() -> None:
