@@ -40,7 +40,7 @@ from holdfast.core.runner import Runner
 from holdfast.core.signals import Bell, Committed, Faulted, Listener, Signal, Signals
 from holdfast.core.status import ProjectionStatus
 from holdfast.core.supervisor import Supervisor
-from holdfast.core.worker import Wiring, Worker
+from holdfast.core.worker import ForeignSource, Wiring, Worker
 from holdfast.inline import Inline
 from holdfast.logs import guarded, log_signal
 from holdfast.running import STOP_SECONDS, Running
@@ -92,6 +92,7 @@ class App:
         self._clock = clock or SystemClock()
         self._auto_migrate = auto_migrate
         self._catalog = Catalog()
+        self._sources: dict[str, ForeignSource] = {}
         self._database: Database = _open(self.url)
         self._signals = Signals()
         self._signals.listen(log_signal)
@@ -144,6 +145,7 @@ class App:
         self,
         *,
         name: str | None = None,
+        source: ForeignSource | None = None,
         strict: bool = False,
         poll: Poll | None = None,
         policy: Policy | None = None,
@@ -161,6 +163,7 @@ class App:
         cls: P | None = None,
         *,
         name: str | None = None,
+        source: ForeignSource | None = None,
         strict: bool = False,
         poll: Poll | None = None,
         policy: Policy | None = None,
@@ -177,7 +180,8 @@ class App:
         `name` defaults to the class name in snake case. `strict` makes an event type without a
         handler a fault, instead of passing it over. `policy` says what follows when an event fails,
         `poll` how the feed is read. `mask` keeps the text of errors out of the logs: True hides it,
-        a function changes it.
+        a function changes it. `source` says where the events come from, if not from the journal: a
+        `holdfast.kafka.KafkaSource`.
 
         `delivery="outbox"` applies events from the queue, where every append puts them: up to
         `concurrency` lanes at once in each process, for handlers that are slow. The other settings
@@ -189,6 +193,8 @@ class App:
         """
         if delivery not in ("log", "outbox"):
             raise ConfigError(f"delivery is {delivery!r}; it is 'log' or 'outbox'")
+        if source is not None and delivery == "outbox":
+            raise ConfigError("delivery='outbox' is for the journal, and not for a source")
         outbox = outbox_settings(
             concurrency=concurrency,
             mode=mode,
@@ -207,8 +213,12 @@ class App:
                 policy=policy,
                 mask=mask,
                 outbox=outbox if delivery == "outbox" else None,
+                feed=JOURNAL if source is None else source.feed,
+                intake=None if source is None else source.intake(),
             )
             self._add(projection, definition)
+            if source is not None:
+                self._sources[definition.name] = source
             return projection
 
         return register if cls is None else register(cls)
@@ -457,6 +467,9 @@ class App:
         )
 
     def _runner(self, definition: Definition, until: int | None) -> Worker:
+        if source := self._sources.get(definition.name):
+            catches_up = until is not None
+            return source.worker(definition, self._wiring(definition), catches_up=catches_up)
         if definition.outbox is None:
             return Runner(definition, self._wiring(definition), until=until)
         return self._relay(definition, until)

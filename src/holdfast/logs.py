@@ -27,6 +27,7 @@ TEXTS: dict[type, tuple[int, str]] = {
     signals.Skipped: (logging.WARNING, "event skipped"),
     signals.Parked: (logging.WARNING, "event parked, lane closed"),
     signals.Queued: (logging.INFO, "events wait in a closed lane"),
+    signals.Duplicates: (logging.DEBUG, "events had been here before"),
     signals.Died: (logging.ERROR, "parked event needs a person"),
     signals.Drained: (logging.INFO, "lane drained"),
     signals.Recovered: (logging.INFO, "event applied after failures"),

@@ -8,16 +8,19 @@ behind it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from typing import assert_never
 
 from holdfast.core.engine import Batch, BatchLost, BatchRefused, EventFailed, Unrepeatable
 from holdfast.core.errors import HoldfastError
-from holdfast.core.event import RawEvent
+from holdfast.core.event import RawEvent, kept
 from holdfast.core.judge import Give
 from holdfast.core.policy import Fatal, Park, Skip
-from holdfast.core.queue import LOOK_LATER_SECONDS, Entry
-from holdfast.core.signals import Died, Parked, Queued, Skipped
+from holdfast.core.ports import Session, Work
+from holdfast.core.queue import LOOK_LATER_SECONDS, OUTSTANDING, Entry, Record
+from holdfast.core.signals import Died, Duplicates, Parked, Queued, Skipped
 from holdfast.core.stint import SLICE_SECONDS, Stint
 from holdfast.core.trying import Halted
 
@@ -28,6 +31,10 @@ class Applier:
     def __init__(self, stint: Stint) -> None:
         self._stint = stint
         self._rulings: dict[int, Skip | Park] = {}
+        self._known = 0
+        """Events of the batch that have been here before."""
+        self._woken: dict[str, int] = {}
+        """Lanes whose heads had come too early, with the version that comes next in each."""
 
     def apply(self, events: Sequence[RawEvent]) -> int:
         """Applies and commits events in order; returns how many (fewer only when stopping).
@@ -38,6 +45,14 @@ class Applier:
         while done < len(events) and not (done and self._stint.stopping()):
             done += self._apply(events[done:])
         return done
+
+    def pass_to(self, position: int) -> None:
+        """Moves the checkpoint on where the feed has numbers without events."""
+        stint = self._stint
+        with stint.transaction() as held, _opened(held, stint.session) as work:
+            to = replace(stint.advance(0, None), position=position)
+            checkpoint = work.advance(stint.checkpoint, to)
+        stint.committed(checkpoint, [])
 
     def _apply(self, events: Sequence[RawEvent]) -> int:
         """One transaction, or as many as it takes to find the event that can't be stored."""
@@ -69,10 +84,12 @@ class Applier:
         entries: list[Entry] = []
         halted: Halted | None = None
         done = 0
+        self._known, self._woken = 0, {}
         with (
             stint.transaction() as held,
             stint.engine.batch(stint.checkpoint, events, held, again=False, singly=singly) as batch,
         ):
+            stint.ledger.load(events)
             for event in events:
                 try:
                     entry = self._one(batch, event)
@@ -82,19 +99,30 @@ class Applier:
                     halted = found
                     break
                 if entry is not None:
+                    if entry.status in OUTSTANDING:
+                        entry = replace(entry, event=stint.ledger.waits(entry.event))
                     entries.append(entry)
                     stint.lanes.add(entry)
                 done += 1
                 if stint.stopping() or stint.clock.monotonic() >= until:
                     break
             with batch.finished() as work:
-                advance = stint.advance(done - len(entries), events[done - 1])
+                advance = stint.advance(done - len(entries) - self._known, events[done - 1])
                 checkpoint = work.advance(stint.checkpoint, advance)
+                stint.ledger.write(work, checkpoint)
                 if entries:
                     added = work.enqueue(checkpoint, entries, advance.at)
                     stint.lanes.discount(e for e in entries if e.event.position not in added)
+                    dead = [e for e in entries if e.status == "dead" and e.event.position in added]
+                    stint.send_letters(work, ((e.event, kept(e.event), e.record) for e in dead))
+                for lane, version in self._woken.items():
+                    work.wake_early(checkpoint, lane, version)
+                    stint.lanes.wake(lane, advance.at)
+                if entries or self._woken:
                     work.write_lanes(checkpoint, stint.lanes.begun())
         stint.lanes.commit()
+        if self._known:
+            stint.emit(Duplicates(*stint.names, self._known))
         self._settle(entries)
         stint.committed(checkpoint, events[:done])
         if halted is not None:
@@ -103,29 +131,51 @@ class Applier:
 
     def _one(self, batch: Batch, event: RawEvent) -> Entry | None:
         """Applies one event; returns the entry that it makes in the queue instead, if any."""
-        stint = self._stint
+        stint, ledger = self._stint, self._stint.ledger
         if stint.lanes.is_resolved(event):
             return None
-        if stint.lanes and stint.definition.handles(event.type):
+        place = ledger.place(event)
+        if place == "duplicate":
+            self._known += 1
+            return None
+        overtakes = False
+        if stint.lanes and (ledger.counts_all or stint.definition.handles(event.type)):
             lane = batch.lane_of(event)
             if stint.lanes.get(lane) is not None:
-                self._check_room(event, lane)
-                return Entry(event, lane, "pending")
+                overtakes = place == "next" and ledger.overtakes(event)
+                if not overtakes:
+                    self._check_room(event, lane)
+                    return Entry(event, lane, "pending")
             if stint.is_held(event):
                 self._check_room(event, lane)
                 later = stint.clock.now() + timedelta(seconds=LOOK_LATER_SECONDS)
                 return Entry(event, lane, "pending", next_attempt_at=later)
         ruling = self._rulings.get(event.position)
+        if ruling is None and place == "early":
+            return self._await(event, batch.lane_of(event))
         if ruling is None:
             try:
                 stint.attempt(batch, event)
             except EventFailed as failed:
                 ruling = stint.rule(event, batch.lane_of(event), failed.error, batch)
+        if ruling is None or isinstance(ruling, Skip):
+            ledger.passed(event)
+            if overtakes:
+                self._woken[batch.lane_of(event)] = event.version + 1
             if ruling is None:
                 return None
         entry = self._entry(event, batch.lane_of(event), ruling)
         self._rulings[event.position] = ruling
         return entry
+
+    def _await(self, event: RawEvent, lane: str) -> Entry:
+        """An event that came too early waits in its lane for those before it."""
+        self._check_room(event, lane)
+        intake, now = self._stint.definition.intake, self._stint.clock.now()
+        assert intake is not None
+        record = Record().after(self._stint.ledger.gap(event), now)
+        until = now + timedelta(seconds=intake.gap_seconds)
+        return Entry(event, lane, "failed", record, until)
 
     def _entry(self, event: RawEvent, lane: str, ruling: Skip | Park) -> Entry:
         record = self._stint.judge.record_of(event)
@@ -167,6 +217,10 @@ class Applier:
                 stint.emit(Died(*stint.names, event.position, event.type, entry.lane))
         for lane, count in behind.items():
             stint.emit(Queued(*stint.names, lane, count))
+
+
+def _opened(held: Work | None, session: Session) -> AbstractContextManager[Work]:
+    return nullcontext(held) if held else session.transaction()
 
 
 def _index(events: Sequence[RawEvent], event: RawEvent) -> int:

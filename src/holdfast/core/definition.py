@@ -13,11 +13,19 @@ from typing import Any, Literal, get_args
 from holdfast.core.codec import EventTypes, is_event_class
 from holdfast.core.errors import AppendError, ConfigError
 from holdfast.core.event import RawEvent, check_stream
-from holdfast.core.policy import Policy
+from holdfast.core.intake import Intake
+from holdfast.core.policy import Park, Policy
 from holdfast.core.poll import Poll
 from holdfast.core.projection import CATCH_ALL, Handler, Projection, TableProjection, marks_of
 from holdfast.core.queue import UNKNOWN, unknown_lane
-from holdfast.core.table import TableSpec, check_identifier, lane_text, table_of
+from holdfast.core.table import (
+    POSITION_COLUMN,
+    VERSION_COLUMN,
+    TableSpec,
+    check_identifier,
+    lane_text,
+    table_of,
+)
 
 JOURNAL = "journal"
 """The journal's name as a feed."""
@@ -60,6 +68,7 @@ class Definition:
     mask: Callable[[str], str] | None = None
     outbox: Outbox | None = None
     feed: str = JOURNAL
+    intake: Intake | None = None
 
     def policy_of(self, event_type: str) -> Policy:
         """The policy for an event type."""
@@ -158,6 +167,7 @@ def compile_projection(
     mask: Callable[[str], str] | bool = False,
     outbox: Outbox | None = None,
     feed: str = JOURNAL,
+    intake: Intake | None = None,
 ) -> Definition:
     """Reads a projection class; whatever is wrong with it is a ConfigError now."""
     if not (isinstance(cls, type) and issubclass(cls, Projection | TableProjection)):
@@ -173,21 +183,26 @@ def compile_projection(
     except TypeError as error:
         raise ConfigError(f"{where}: {cls.__qualname__}() failed: {error}") from error
     handlers, catch_all = _handlers(instance, where, types)
-    if policy is None:
+    if policy is None and intake is not None:
+        policy = Policy.classify(otherwise=Park())
+    elif policy is None:
         policy = Policy() if outbox is None else Policy.outbox()
+    if poll is None:
+        poll = Poll() if intake is None else Poll.patient()
     definition = Definition(
         name=name,
         instance=instance,
         handlers=handlers,
         catch_all=catch_all,
-        tables=_tables(instance, name, where),
+        tables=_tables(instance, name, where, intake),
         strict=strict,
-        poll=poll or Poll(),
+        poll=poll,
         policy=policy,
         policies=_policies(policy, types),
         mask=_mask(mask, where),
         outbox=outbox,
         feed=feed,
+        intake=intake,
     )
     if feed == MESSAGES and definition.table is not None:
         raise ConfigError(f"{where}: a sink takes messages one by one; derive it from Projection")
@@ -195,6 +210,13 @@ def compile_projection(
         raise ConfigError(
             f"{where}: outbox delivery keeps the order of streams, and works on many of them at "
             "once; a class with a key() or lane() of its own needs log delivery"
+        )
+    if intake is not None and not definition.lanes_are_streams:
+        raise ConfigError(
+            f"{where}: its source keeps the order of streams, and spreads them over partitions, "
+            "which are worked on at once, perhaps by several processes; rows or lanes that are not "
+            "a stream's own would be written from many sides. Let the source's decode choose the "
+            "stream, or write with SQL in a Projection without a lane()"
         )
     return definition
 
@@ -275,10 +297,15 @@ def _check_arguments(
 
 
 def _tables(
-    instance: Projection | TableProjection[Any], name: str, where: str
+    instance: Projection | TableProjection[Any], name: str, where: str, intake: Intake | None
 ) -> dict[str, str | TableSpec]:
     if isinstance(instance, TableProjection):
-        spec = table_of(_row_type(type(instance), where), name=name, key_fields=instance.key_fields)
+        spec = table_of(
+            _row_type(type(instance), where),
+            name=name,
+            key_fields=instance.key_fields,
+            guard=POSITION_COLUMN if intake is None else VERSION_COLUMN,
+        )
         if type(instance).key is TableProjection.key and (
             len(spec.key) > 1 or spec.columns[spec.key_indexes[0]].kind != "str"
         ):

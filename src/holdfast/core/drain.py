@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import takewhile
 
+import msgspec
+
 from holdfast.core.engine import Batch, BatchLost, BatchRefused, EventFailed, Unrepeatable
 from holdfast.core.event import RawEvent
+from holdfast.core.intake import NOTHING
 from holdfast.core.ports import Checkpoint, Revised, Work
 from holdfast.core.queue import (
     LOOK_LATER_SECONDS,
@@ -121,10 +124,23 @@ class Drainer:
     def _read(self, lane: str, limit: int) -> _Part:
         stint = self._stint
         # One more than is tried, to know what follows.
-        waiting = stint.session.lane_items(stint.checkpoint, lane, limit + 1)
+        waiting = [
+            self._read_again(item)
+            for item in stint.session.lane_items(stint.checkpoint, lane, limit + 1)
+        ]
         now = stint.clock.now()
         due = list(takewhile(lambda item: item.is_due(now), waiting))[:limit]
         return _Part(lane, limit, due, waiting[len(due)] if len(due) < len(waiting) else None)
+
+    def _read_again(self, item: Waiting) -> Waiting:
+        """The item with its event as today's code reads what it came from."""
+        intake = self._stint.definition.intake
+        if intake is None or item.kept is None:
+            return item
+        event = intake.decode(item.kept)
+        version = item.event.version if event.type in intake.unnumbered else event.version
+        event = msgspec.structs.replace(event, position=item.event.position, version=version)
+        return replace(item, event=event)
 
     def _cause(self, error: Exception) -> BaseException | None:
         """What an event has done to a whole batch, or None if it was no event's doing."""
@@ -157,6 +173,7 @@ class Drainer:
             with stint.engine.batch(
                 stint.checkpoint, part.events, held, again=True, singly=singly
             ) as batch:
+                stint.ledger.load(part.events)
                 for item in part.due:
                     self._try(batch, item, result, refused)
                     late = stint.clock.monotonic() >= until
@@ -183,15 +200,25 @@ class Drainer:
         if self._waits(lane, item.event):
             result.stop = Stop(self._stint.clock.now() + LOOK_LATER)
             return
+        ledger = self._stint.ledger
+        place = ledger.place(item.event)
+        if place == "duplicate" or item.event.type == NOTHING:
+            result.applied.append(item)
+            return
         try:
             if refused is not None and _is(refused, item):
                 raise refused
+            if place == "early":
+                raise EventFailed(item.event, ledger.gap(item.event))
             self._stint.attempt(batch, item.event)
         except EventFailed as failed:
             setback, result.stop = self._stint.set_back(batch, lane, item, failed.error)
             if setback is not None:
                 result.setbacks.append(setback)
+                if setback.status == "skipped":
+                    ledger.passed(item.event)
                 return
+        ledger.passed(item.event)
         result.applied.append(item)
 
     def _write(
@@ -202,9 +229,14 @@ class Drainer:
         advance = stint.advance(len(result.applied), None)
         others = self._joined(result.moved)
         checkpoint = work.advance(stint.checkpoint, advance)
+        stint.ledger.write(work, checkpoint)
         work.finish_items([item.id for item in result.applied])
+        items = {item.id: item for item in result.part.due}
         for setback in result.setbacks:
             work.set_back(setback, advance.at)
+            if setback.status == "dead":
+                item = items[setback.id]
+                stint.send_letters(work, [(item.event, item.kept, setback.record)])
         for item, own in result.moved.items():
             work.move_item(item.id, own)
         if left is None:

@@ -50,6 +50,14 @@ class RawEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     recorded_at: datetime
 
 
+class ForeignEvent(RawEvent, frozen=True, array_like=True, gc=False):
+    """An event that others have written, with what it was read from."""
+
+    def kept(self) -> str:
+        """That as text, which goes into the queue with the event: nothing of it is lost."""
+        raise NotImplementedError
+
+
 class NewEvent(msgspec.Struct, frozen=True):
     """An event to append, where the payload alone is not enough.
 
@@ -79,6 +87,11 @@ class Appended(msgspec.Struct, frozen=True):
     def position(self) -> int:
         """The last position: what `wait_for` needs to read your own write."""
         return self.positions[-1]
+
+
+def kept(event: RawEvent) -> str | None:
+    """What an event was read from, where others have written it."""
+    return event.kept() if isinstance(event, ForeignEvent) else None
 
 
 def check_stream(name: object) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from holdfast.core.caller import Caller, Function
@@ -12,6 +13,7 @@ from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
 from holdfast.core.engine import BatchRefused, Calls, EventFailed, StoreFailedAt
 from holdfast.core.event import Event, RawEvent
+from holdfast.core.intake import Intake
 from holdfast.core.ports import Checkpoint, RowChange, Session, Work
 from holdfast.core.projection import DELETE, Handler, TableProjection
 from holdfast.core.queue import unknown_lane
@@ -22,7 +24,7 @@ MAX_CACHED_ROWS = 50_000
 
 @dataclass(slots=True)
 class _CachedRow:
-    """`row` None: the table has no such row. `position`: the last event it has seen."""
+    """`row` None: the table has no such row. `position`: the last event it has seen, by order."""
 
     row: Any | None
     position: int
@@ -54,6 +56,7 @@ class TableEngine:
         assert isinstance(projection, TableProjection)
         self._key = projection.key
         self.by_stream = type(projection).key is TableProjection.key
+        self.order = _order(definition.intake)
 
     @contextmanager
     def batch(
@@ -138,6 +141,16 @@ class TableEngine:
         return RowChange(values, position)
 
 
+def _order(intake: Intake | None) -> Callable[[Event[Any]], int]:
+    """What tells whether a row has seen an event; 0 where nothing does."""
+    if intake is None:
+        return attrgetter("position")
+    if not intake.contiguous:
+        # A stream may move to another feed, where positions are smaller.
+        return lambda _: 0
+    return lambda event: 0 if event.type in intake.unnumbered else event.version
+
+
 class TableBatch:
     """Events being folded into rows."""
 
@@ -195,7 +208,8 @@ class TableBatch:
 
     def _fold(self, handler: Handler, key: Key, event: Event[Any]) -> None:
         cached = self._engine.rows[key]
-        if event.position <= cached.position and not self._again:
+        order = self._engine.order(event)
+        if order <= cached.position and order and not self._again:
             return  # The row has seen this event: the checkpoint was wound back.
         before = None if cached.row is None else self._table.snapshot(cached.row)
         row = self._table.new_row(key) if cached.row is None else cached.row
@@ -203,13 +217,13 @@ class TableBatch:
             result = self._engine.calls.call(event.type, handler, row, event)
             changed = self._changed(row, result)
             if self._singly and changed is not None:
-                self._engine.change(key, changed, event.position)
+                self._engine.change(key, changed, order)
         except BaseException:
             if before is not None:
                 self._table.restore(row, before)
             raise
         cached.row = changed
-        cached.position = max(cached.position, event.position)
+        cached.position = max(cached.position, order)
         self._engine.changed[key] = cached
 
     def _changed(self, row: Any, result: Any) -> Any | None:

@@ -51,7 +51,7 @@ class Follower:
         With `until`, returns True as soon as that position is reached and no lane is due.
         """
         stint = self._stint
-        self._check_head()
+        stint.checkpoint = self._source.check(stint.checkpoint)
         while not self._stop.is_set():
             if not self._lease.held:
                 raise Fenced(f"projection {stint.definition.name!r} lost its lease")
@@ -63,6 +63,8 @@ class Follower:
                 read = self._reader.read(stint.checkpoint.position)
                 if read.events:
                     self._apply(read.events)
+                elif read.through > stint.checkpoint.position:
+                    self._applier.pass_to(read.through)
                 else:
                     stint.session.check_epoch(stint.checkpoint)
             except Revised:
@@ -75,16 +77,6 @@ class Follower:
                 self._suspicion.at_head()
                 self._wait(is_busy=bool(read.events) or read.held)
         return False
-
-    def _check_head(self) -> None:
-        checkpoint, head = self._stint.checkpoint, self._source.head()
-        if checkpoint.position > head:
-            raise HoldfastError(
-                f"it has come to position {checkpoint.position}, and feed {checkpoint.feed!r} ends "
-                f"at {head}: has the feed been cut, or restored from an older copy? What was "
-                f"appended since would be passed over; holdfast reset {checkpoint.projection} "
-                "begins again"
-            )
 
     def _sit_out(self, by: str, *, may_wait: bool) -> None:
         """Waits while the projection is paused."""

@@ -47,6 +47,12 @@ class Lanes:
         else:
             self._begun[entry.lane] = Lane(known.events + 1, known.due_at)
 
+    def wake(self, lane: str, at: datetime) -> None:
+        """The head of a closed lane is about to be due."""
+        known = self.get(lane)
+        if known is not None:
+            self._begun[lane] = Lane(known.events, at)
+
     def discount(self, entries: Iterable[Entry]) -> None:
         """These were in the queue already."""
         for entry in entries:

@@ -39,6 +39,14 @@ class Poll:
         return cls(interval_seconds=0.01, empty_backoff_seconds=0.1)
 
     @classmethod
+    def patient(cls) -> Self:
+        """Never gives up while the store or the broker is away: 1 s, doubling to a minute.
+
+        What a projection on Kafka does that says nothing.
+        """
+        return cls(failure_backoff=Backoff.critical(), max_consecutive_failures=None)
+
+    @classmethod
     def batch(cls, interval_seconds: float = 60.0) -> Self:
         """For reports: everything there is, once a minute, and never in between."""
         return cls(

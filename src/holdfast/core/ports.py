@@ -12,6 +12,7 @@ from uuid import UUID
 from holdfast.core.definition import Definition
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.event import RawEvent
+from holdfast.core.intake import Letter
 from holdfast.core.projection import Tx
 from holdfast.core.queue import Entry, Lane, Setback, Waiting
 from holdfast.core.table import Key, TableSpec
@@ -31,10 +32,14 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Events in order. `held`: more is there, behind an append that has not committed yet."""
+    """Events in order. `held`: more is there, behind an append that has not committed yet.
+
+    `through`: nothing more will come up to this position, where that is beyond the last event.
+    """
 
     events: Sequence[RawEvent]
     held: bool = False
+    through: int = 0
 
 
 class Source(Protocol):
@@ -45,6 +50,12 @@ class Source(Protocol):
 
     def head(self) -> int:
         """The largest settled or unsettled position there is; 0 for an empty feed."""
+
+    def check(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Raises HoldfastError if the feed no longer has what comes after a checkpoint.
+
+        Returns it, moved on to where the feed begins if nothing was read from it before.
+        """
 
     def wait(self, timeout_seconds: float) -> bool:
         """Returns when something may have been added since the last read, or in time; and which."""
@@ -185,6 +196,18 @@ class Work(Protocol):
     def move_item(self, item_id: int, lane: str) -> None:
         """Puts an item into another lane, where it waits in the order of the feed."""
 
+    def write_versions(self, checkpoint: Checkpoint, steps: Mapping[str, tuple[int, int]]) -> None:
+        """Moves streams from one version to another; raises Revised if one is elsewhere by now."""
+
+    def write_seen(self, checkpoint: Checkpoint, ids: Mapping[UUID, int], *, keep: int) -> None:
+        """Notes the ids of events, by position, and forgets all but about the last `keep`."""
+
+    def send(self, letter: Letter) -> None:
+        """Sends a message to those who take its topic."""
+
+    def wake_early(self, checkpoint: Checkpoint, lane: str, version: int) -> None:
+        """Has events tried again that came before this version of their stream, which is here."""
+
     def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None: ...
 
     def open_lane(self, checkpoint: Checkpoint, lane: str) -> None: ...
@@ -225,6 +248,23 @@ class Session(Protocol):
 
     def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> Sequence[Waiting]:
         """What waits in a lane, in order."""
+
+    def read_versions(self, checkpoint: Checkpoint, streams: Sequence[str]) -> Mapping[str, int]:
+        """The last version of those streams that the projection knows, on whatever feed."""
+
+    def seen_ids(self, checkpoint: Checkpoint, ids: Sequence[UUID]) -> Sequence[UUID]:
+        """Those of the ids that the projection has seen, on whatever feed."""
+
+    def waiting_versions(self, checkpoint: Checkpoint, lane: str) -> tuple[int, int] | None:
+        """The first and the last version that wait in a lane."""
+
+    def begin_feed(
+        self, checkpoint: Checkpoint, origin: str, position: int
+    ) -> tuple[str, Checkpoint]:
+        """Notes what tells the feed from another of its name, and where it begins, if it is new.
+
+        Returns what was noted first, and the checkpoint as it is.
+        """
 
     def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
         """Notes, durably, that this event is tried alone, in case the process dies of it.

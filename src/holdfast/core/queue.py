@@ -95,6 +95,8 @@ class Waiting:
     retries: int
     event: RawEvent
     record: Record
+    kept: str | None = None
+    """What the event was read from, where others have written it."""
 
     def is_due(self, now: datetime) -> bool:
         """Whether it may be tried, if it is the head."""
@@ -160,6 +162,8 @@ class QueueItem(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     metadata: str
     recorded_at: datetime
+    kept: str | None = None
+    """What the event was read from, as JSON text, where others have written it."""
 
 
 class QueueSelection(msgspec.Struct, frozen=True, kw_only=True):

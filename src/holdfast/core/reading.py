@@ -24,11 +24,15 @@ FIRST_GUESS_BYTES = 16_384.0
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Events to apply together. `at_head`: the feed has no more; `held`: more is not settled."""
+    """Events to apply together. `at_head`: the feed has no more; `held`: more is not settled.
+
+    `through`: nothing more will come up to this position.
+    """
 
     events: list[RawEvent]
     at_head: bool
     held: bool
+    through: int = 0
 
 
 class Reader:
@@ -51,7 +55,7 @@ class Reader:
             if chunk.events:
                 self._mean_event_bytes = chunk_bytes / len(chunk.events)
             if chunk.held or len(chunk.events) < limit:
-                return Read(events, at_head=True, held=chunk.held)
+                return Read(events, at_head=True, held=chunk.held, through=chunk.through)
         return Read(events, at_head=False, held=False)
 
     def _chunk_limit(self) -> int:

@@ -157,6 +157,15 @@ class Queued:
 
 
 @dataclass(frozen=True, slots=True)
+class Duplicates:
+    """So many events had been here before, and changed nothing."""
+
+    projection: str
+    feed: str
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
 class Died:
     """An event in the queue is not tried again by itself: it needs a person."""
 
@@ -239,6 +248,7 @@ Signal = (
     | Skipped
     | Parked
     | Queued
+    | Duplicates
     | Died
     | Drained
     | Recovered

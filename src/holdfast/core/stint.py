@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from holdfast.core.caller import Caller
@@ -11,8 +11,9 @@ from holdfast.core.definition import Definition
 from holdfast.core.event import RawEvent
 from holdfast.core.judge import Judge
 from holdfast.core.lanes import Lanes
+from holdfast.core.ledger import ledger_of
 from holdfast.core.ports import Advance, Checkpoint, Clock, Revised, Session, Work
-from holdfast.core.queue import unknown_lane
+from holdfast.core.queue import Record, unknown_lane
 from holdfast.core.signals import Signal
 from holdfast.core.trying import Trier
 
@@ -60,6 +61,7 @@ class Stint(Trier):
             blamed=blamed,
         )
         self.checkpoint, self.lanes, self.stopping = checkpoint, lanes, stopping
+        self.ledger = ledger_of(definition.intake, session, checkpoint)
         self._rate = _Rate(clock)
         self._in_vain = 0
         self._hold_until = 0.0
@@ -68,6 +70,7 @@ class Stint(Trier):
         """Goes on from what a person has changed."""
         self.checkpoint, self.lanes = checkpoint, lanes
         self.engine.forget()
+        self.ledger.forget()
 
     def is_held(self, event: RawEvent) -> bool:
         """Whether an event of its stream waits whose lane is unknown: it may be the same."""
@@ -92,6 +95,7 @@ class Stint(Trier):
                     yield None
         except BaseException as error:
             self.engine.forget()
+            self.ledger.forget()
             self.lanes.roll_back()
             if isinstance(error, Revised):
                 self._in_vain += 1
@@ -111,9 +115,19 @@ class Stint(Trier):
             events_per_second=self._rate.after(applied),
         )
 
+    def send_letters(self, work: Work, dead: Iterable[tuple[RawEvent, str | None, Record]]) -> None:
+        """Tells others of events that are dead, where they want to know."""
+        intake = self.definition.intake
+        if intake is None or intake.letter is None:
+            return
+        for event, kept, record in dead:
+            if kept is not None:
+                work.send(intake.letter(self.names, event, kept, record))
+
     def committed(self, checkpoint: Checkpoint, events: Sequence[RawEvent]) -> None:
         """The transaction is in, with these events applied: does what may only happen now."""
         self.checkpoint = checkpoint
+        self.ledger.commit()
         self.told(events)
 
     def _hold(self, work: Work) -> None:

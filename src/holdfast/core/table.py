@@ -28,6 +28,9 @@ RESHAPED = ("str", "float", "datetime", "JSON")
 POSITION_COLUMN = "_position"
 """In every projected row: the position of the last event that changed it."""
 
+VERSION_COLUMN = "_version"
+"""The same where others write the feed: the version of its stream, which is the row's key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -61,6 +64,8 @@ class TableSpec:
     key_indexes: tuple[int, ...]
     reshaped: tuple[Column, ...]
     json_indexes: tuple[int, ...]
+    guard: str = POSITION_COLUMN
+    """The column that says which event has changed a row last; no earlier one may."""
 
     def new_row(self, key: Key) -> Any:
         """A row with this key and every other field at its default."""
@@ -137,10 +142,13 @@ class TableSpec:
     def definition(self) -> str:
         """What must stay the same for existing rows to be right, as JSON."""
         columns = {column.name: column.described() for column in self.columns}
-        return json.dumps({"key": self.key, "columns": columns})
+        guard = {} if self.guard == POSITION_COLUMN else {"guard": self.guard}
+        return json.dumps({"key": self.key, "columns": columns, **guard})
 
 
-def table_of(row_type: type, *, name: str, key_fields: tuple[str, ...] = ()) -> TableSpec:
+def table_of(
+    row_type: type, *, name: str, key_fields: tuple[str, ...] = (), guard: str = POSITION_COLUMN
+) -> TableSpec:
     """Reads a dataclass as a table; its first field is the key unless `key_fields` names others."""
     where = f"row type {getattr(row_type, '__qualname__', row_type)!r}"
     if not (isinstance(row_type, type) and dataclasses.is_dataclass(row_type)):
@@ -182,6 +190,7 @@ def table_of(row_type: type, *, name: str, key_fields: tuple[str, ...] = ()) -> 
         tuple(by_name[part] for part in key),
         tuple(column for column in columns if column.kind in RESHAPED),
         tuple(index for index, column in enumerate(columns) if column.kind == "JSON"),
+        guard,
     )
 
 
@@ -193,7 +202,7 @@ def lane_text(key: Key) -> str:
 
 
 def _check_columns(where: str, row_type: type, columns: tuple[Column, ...]) -> None:
-    seen = {POSITION_COLUMN}
+    seen = {POSITION_COLUMN, VERSION_COLUMN}
     for column in columns:
         if column.name.lower() in seen:
             raise ConfigError(
@@ -220,8 +229,8 @@ def check_identifier(name: str, where: str) -> None:
 
 def _column(where: str, field: dataclasses.Field[Any], annotation: Any) -> Column:
     check_identifier(field.name, f"{where}, field {field.name!r}")
-    if field.name == POSITION_COLUMN:
-        raise ConfigError(f"{where}: the field name {POSITION_COLUMN!r} is reserved")
+    if field.name in (POSITION_COLUMN, VERSION_COLUMN):
+        raise ConfigError(f"{where}: the field name {field.name!r} is reserved")
     annotation, optional = _without_none(annotation)
     kind = _kind_of(annotation)
     if kind is None:

@@ -14,6 +14,7 @@ from holdfast.core.event import RawEvent
 from holdfast.core.failure import ProcessDied
 from holdfast.core.folding import TableEngine
 from holdfast.core.handling import HandlerEngine
+from holdfast.core.intake import unreadable
 from holdfast.core.judge import Give, Judge, Wait
 from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.ports import Clock, Session
@@ -77,6 +78,8 @@ class Trier:
             raise Halted(event, wait)
         if event.position in self._blamed:
             raise EventFailed(event, self._blamed[event.position])
+        if (reason := unreadable(event)) is not None:
+            raise EventFailed(event, reason)
         if batch.apply(event):
             self.judge.succeeded()
 

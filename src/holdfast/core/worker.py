@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
 from holdfast.core.errors import ProjectionFaulted
 from holdfast.core.faults import fault_message, fault_of
+from holdfast.core.intake import Intake
 from holdfast.core.ports import Clock, Fault, Leases, Session, Source
 from holdfast.core.signals import LANE_SIGNALS, Faulted, Signal, Signals
 
@@ -29,6 +31,23 @@ class Wiring:
     types: EventTypes
     clock: Clock
     signals: Signals
+
+
+class ForeignSource(Protocol):
+    """Where others write the events of a projection."""
+
+    @property
+    def feed(self) -> str:
+        """The name of its first feed."""
+
+    def intake(self) -> Intake:
+        """How a projection takes what comes from there."""
+
+    def worker(self, definition: Definition, wiring: Wiring, *, catches_up: bool) -> Worker:
+        """What runs a projection on all its feeds; with `catches_up`, up to their present heads."""
+
+    def heads(self) -> Mapping[str, int]:
+        """Where each feed ends; raises StoreUnavailable if that can't be had quickly."""
 
 
 class Worker(ABC):

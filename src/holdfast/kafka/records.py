@@ -12,10 +12,9 @@ import msgspec
 
 from holdfast.core.codec import plain_json
 from holdfast.core.errors import AppendError, PayloadError
-from holdfast.core.event import RawEvent, check_stream, check_type
-
-UNDECODABLE = "holdfast.undecodable"
-"""The type of the event that stands for a record that can't be decoded."""
+from holdfast.core.event import ForeignEvent, check_stream, check_type
+from holdfast.core.intake import UNDECODABLE
+from holdfast.core.intake import Undecodable as Undecodable
 
 MAX_VERSION = 2**63 - 1
 
@@ -69,23 +68,28 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     recorded_at: datetime | None = None
 
 
-class Undecodable(PayloadError):
-    """A record can't be turned into an event.
+class KafkaEvent(ForeignEvent, frozen=True, array_like=True, gc=False):
+    """An event with the record that it came in."""
 
-    The message names the record and what is wrong with it. It shows names of headers and fields,
-    never what they hold: that may be secret, and messages are logged.
-    """
+    record: Record
+
+    def kept(self) -> str:
+        return record_json(self.record)
 
 
 def undecodable(record: Record, problem: str) -> Undecodable:
-    """The error for a record; `problem` says what is wrong and what to do."""
+    """The error for a record; `problem` says what is wrong and what to do.
+
+    It shows names of headers and fields, never what they hold: that may be secret, and messages
+    are logged.
+    """
     return Undecodable(
         f"record of topic {record.topic!r}, partition {record.partition}, offset {record.offset} "
         f"can't be decoded: {problem}"
     )
 
 
-def raw_event(record: Record, decoded: Decoded, *, contiguous: bool) -> RawEvent:
+def raw_event(record: Record, decoded: Decoded, *, contiguous: bool) -> KafkaEvent:
     """The event that a record holds; raises Undecodable.
 
     `contiguous`: whether versions count 1, 2, 3… within the stream, so that each event needs one.
@@ -101,7 +105,7 @@ def raw_event(record: Record, decoded: Decoded, *, contiguous: bool) -> RawEvent
     metadata, moment = decoded.metadata, decoded.recorded_at
     if type(moment) is not datetime or moment.tzinfo is not UTC:
         moment = _recorded_at(record, moment)
-    return RawEvent(
+    return KafkaEvent(
         record.offset + 1,
         stream,
         version,
@@ -110,13 +114,14 @@ def raw_event(record: Record, decoded: Decoded, *, contiguous: bool) -> RawEvent
         _json_text(record, decoded.data),
         metadata if metadata == "{}" else _metadata(record, metadata),
         moment,
+        record,
     )
 
 
-def unreadable_event(record: Record, stream: str, error: Undecodable) -> RawEvent:
+def unreadable_event(record: Record, stream: str, error: Undecodable) -> KafkaEvent:
     """The event that stands for a record that can't be decoded, in the lane of `stream`."""
     text = str(error).encode("utf-8", "backslashreplace").decode()
-    return RawEvent(
+    return KafkaEvent(
         record.offset + 1,
         stream,
         0,
@@ -125,6 +130,7 @@ def unreadable_event(record: Record, stream: str, error: Undecodable) -> RawEven
         msgspec.json.encode({"error": text}).decode(),
         "{}",
         _recorded_at(record, None),
+        record,
     )
 
 

@@ -47,6 +47,12 @@ RETRIED = Metric(
 SKIPPED = Metric(
     "events.skipped", "counter", "{event}", "Events that were passed without being applied."
 )
+DUPLICATES = Metric(
+    "events.duplicate",
+    "counter",
+    "{event}",
+    "Events that had been here before, and changed nothing.",
+)
 PARKED = Metric(
     "events.parked", "counter", "{event}", "Events that failed and were put in the queue."
 )
@@ -96,6 +102,7 @@ METRICS = (
     FAILED,
     RETRIED,
     SKIPPED,
+    DUPLICATES,
     PARKED,
     DEAD,
     DRAINED,

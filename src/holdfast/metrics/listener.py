@@ -41,6 +41,8 @@ def _values(signal: Signal) -> Iterator[tuple[Metric, float]]:
             yield catalogue.RETRIED, 1
         case signals.Skipped():
             yield catalogue.SKIPPED, 1
+        case signals.Duplicates():
+            yield catalogue.DUPLICATES, signal.events
         case signals.Parked():
             yield catalogue.PARKED, 1
         case signals.Died():

@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.ports import RowChange
-from holdfast.core.table import POSITION_COLUMN, Column, Key, TableSpec
+from holdfast.core.table import Column, Key, TableSpec
 from holdfast.sql.database import Row, quote, transaction_ended
 from holdfast.sql.queries import pyformat, query
 
@@ -115,7 +115,7 @@ class PostgresConnection:
         columns = ", ".join(f"t.{_name(c.name)}" for c in table.columns)
         parts = [table.columns[i] for i in table.key_indexes]
         sql = (
-            f'SELECT {columns}, t."{POSITION_COLUMN}" FROM {_name(table.name)} AS t '
+            f'SELECT {columns}, t."{table.guard}" FROM {_name(table.name)} AS t '
             f"JOIN unnest({', '.join(map(_array, parts))}) "
             f"AS k ({', '.join(map(_name, table.key))}) "
             f"ON {' AND '.join(f't.{_name(n)} = k.{_name(n)}' for n in table.key)}"
@@ -132,7 +132,7 @@ class PostgresConnection:
         return found
 
     def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> int:
-        names = [*(column.name for column in table.columns), POSITION_COLUMN]
+        names = [*(column.name for column in table.columns), table.guard]
         rest = [name for name in names if name not in table.key]
         arrays = [*map(_array, table.columns), "%b::bigint[]"]
         sql = (
@@ -140,7 +140,7 @@ class PostgresConnection:
             f"SELECT * FROM unnest({', '.join(arrays)}) "
             f"ON CONFLICT ({', '.join(map(_name, table.key))}) DO UPDATE SET "
             + ", ".join(f"{_name(name)} = excluded.{_name(name)}" for name in rest)
-            + f' WHERE t."{POSITION_COLUMN}" <= excluded."{POSITION_COLUMN}"'
+            + f' WHERE t."{table.guard}" <= excluded."{table.guard}"'
         )
         values = [list(column) for column in zip(*(row.values for row in rows), strict=True)]
         with self._translated():

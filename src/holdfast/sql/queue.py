@@ -32,7 +32,7 @@ from holdfast.core.queue import (
 from holdfast.sql.audit import write_audit
 from holdfast.sql.changes import changes
 from holdfast.sql.database import Connection, Database, Row, refuse_handlers
-from holdfast.sql.store import SqlWork, open_lane, wake_lanes, write_lanes
+from holdfast.sql.store import SqlWork, is_ours, open_lane, wake_lanes, write_lanes
 from holdfast.sql.values import AT_ONCE, as_json, moment, uuid
 
 ACTIONS: dict[str, tuple[Status, ...]] = {
@@ -277,7 +277,8 @@ class Queue:
         if count == 0:
             open_lane(connection, whose, lane)
             return
-        status, next_attempt_at = connection.run("lane_head", whose | {"lane": lane})[0]
+        query = "lane_head" if is_ours(feed) else "lane_head_by_version"
+        status, next_attempt_at = connection.run(query, whose | {"lane": lane})[0]
         due_at = {"pending": AT_ONCE, "failed": moment(next_attempt_at) or AT_ONCE}.get(status)
         write_lanes(connection, whose, {lane: Lane(count, due_at)})
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.ports import RolledBack, RowChange
-from holdfast.core.table import POSITION_COLUMN, Key, TableSpec
+from holdfast.core.table import Key, TableSpec
 from holdfast.sql.database import Row, quote
 from holdfast.sql.forks import calls, graveyard
 from holdfast.sql.queries import query
@@ -131,7 +131,7 @@ class SqliteConnection:
             )
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
-        columns = ", ".join(quote(c.name) for c in (*table.columns,)) + f', "{POSITION_COLUMN}"'
+        columns = ", ".join(quote(c.name) for c in (*table.columns,)) + f', "{table.guard}"'
         key = ", ".join(map(quote, table.key))
         marks = f"({', '.join('?' * len(table.key))})"
         step = MAX_VARIABLES // len(table.key)
@@ -150,14 +150,14 @@ class SqliteConnection:
         return found
 
     def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> int:
-        names = [*(column.name for column in table.columns), POSITION_COLUMN]
+        names = [*(column.name for column in table.columns), table.guard]
         rest = [name for name in names if name not in table.key]
         sql = (
             f"INSERT INTO {quote(table.name)} AS t ({', '.join(map(quote, names))}) "
             f"VALUES ({', '.join('?' * len(names))}) "
             f"ON CONFLICT ({', '.join(map(quote, table.key))}) DO UPDATE SET "
             + ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in rest)
-            + f' WHERE t."{POSITION_COLUMN}" <= excluded."{POSITION_COLUMN}"'
+            + f' WHERE t."{table.guard}" <= excluded."{table.guard}"'
         )
         with self._translated():
             cursor = self.raw.executemany(

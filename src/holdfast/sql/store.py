@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 
-from holdfast.core.definition import Definition
-from holdfast.core.errors import Fenced, ProjectionFaulted, StoreUnavailable
-from holdfast.core.event import RawEvent
+from holdfast.core.definition import JOURNAL, MESSAGES, Definition
+from holdfast.core.errors import Fenced, HoldfastError, ProjectionFaulted, StoreUnavailable
+from holdfast.core.event import RawEvent, kept
+from holdfast.core.intake import Letter
 from holdfast.core.ports import (
     Advance,
     Checkpoint,
@@ -103,9 +104,35 @@ class SqlSession:
 
     def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[Waiting]:
         names = {**_of(checkpoint), "lane": lane, "limit": limit}
-        return [
-            waiting_item(self.database, row) for row in self.connection.run("lane_items", names)
-        ]
+        query = "lane_items" if is_ours(checkpoint.feed) else "lane_items_by_version"
+        return [waiting_item(self.database, row) for row in self.connection.run(query, names)]
+
+    def read_versions(self, checkpoint: Checkpoint, streams: Sequence[str]) -> dict[str, int]:
+        names = {"projection": checkpoint.projection, "streams": as_json(streams)}
+        return dict(self.connection.run("read_versions", names))
+
+    def seen_ids(self, checkpoint: Checkpoint, ids: Sequence[UUID]) -> list[UUID]:
+        names = {"projection": checkpoint.projection, "ids": as_json(ids)}
+        return [UUID(row[0]) for row in self.connection.run("seen_ids", names)]
+
+    def waiting_versions(self, checkpoint: Checkpoint, lane: str) -> tuple[int, int] | None:
+        names = {**_of(checkpoint), "lane": lane}
+        ((first, last),) = self.connection.run("waiting_versions", names)
+        return None if first is None else (first, last)
+
+    def begin_feed(
+        self, checkpoint: Checkpoint, origin: str, position: int
+    ) -> tuple[str, Checkpoint]:
+        names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
+        with self.connection.transaction():
+            begin = {**names, "origin": origin, "position": position}
+            rows = self.connection.run("begin_feed", begin)
+            if rows:
+                return origin, Checkpoint(*rows[0])
+            rows = self.connection.run("read_origin", names)
+        if not rows:
+            raise _fenced(checkpoint)
+        return str(rows[0][0]), checkpoint
 
     def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
         names = {
@@ -285,6 +312,41 @@ class SqlWork:
     def move_item(self, item_id: int, lane: str) -> None:
         self._connection.run("move_item", {"id": item_id, "lane": lane})
 
+    def write_versions(self, checkpoint: Checkpoint, steps: Mapping[str, tuple[int, int]]) -> None:
+        items = [
+            {"stream": stream, "previous": before, "version": version}
+            for stream, (before, version) in steps.items()
+        ]
+        rows = self._connection.run("write_versions", {**_of(checkpoint), "steps": as_json(items)})
+        if _count(rows) != len(items):
+            raise Revised(
+                f"streams of projection {checkpoint.projection!r} have moved on by another feed"
+            )
+
+    def write_seen(self, checkpoint: Checkpoint, ids: Mapping[UUID, int], *, keep: int) -> None:
+        items = [{"id": id_, "position": position} for id_, position in ids.items()]
+        self._connection.run("write_seen", {**_of(checkpoint), "events": as_json(items)})
+        until = checkpoint.position - keep
+        if until > 0:
+            self._connection.run("forget_seen", {**_of(checkpoint), "until": until})
+
+    def send(self, letter: Letter) -> None:
+        names = {
+            "topic": letter.topic,
+            "key": letter.key,
+            "id": str(letter.id),
+            "data": letter.data,
+            "metadata": "{}",
+            "at": letter.at,
+        }
+        if not self._connection.run("send", names):
+            raise HoldfastError(f"nobody takes the messages of {letter.topic!r}; is it registered?")
+        self.has_appended = True
+
+    def wake_early(self, checkpoint: Checkpoint, lane: str, version: int) -> None:
+        names = {**_of(checkpoint), "lane": lane, "version": version}
+        self._connection.run("wake_early", names)
+
     def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None:
         write_lanes(self._connection, _of(checkpoint), lanes)
 
@@ -309,6 +371,17 @@ class JournalSource:
     def head(self) -> int:
         return int(self._connection.run("head")[0][0])
 
+    def check(self, checkpoint: Checkpoint) -> Checkpoint:
+        head = self.head()
+        if checkpoint.position > head:
+            raise HoldfastError(
+                f"it has come to position {checkpoint.position}, and feed {checkpoint.feed!r} ends "
+                f"at {head}: has the feed been cut, or restored from an older copy? What was "
+                f"appended since would be passed over; holdfast reset {checkpoint.projection} "
+                "begins again"
+            )
+        return checkpoint
+
     def wait(self, timeout_seconds: float) -> bool:
         has_rung = self._database.bell.wait(self._heard, timeout_seconds)
         self._heard = self._database.bell.rings
@@ -323,6 +396,16 @@ class SqlLeases:
 
     def acquire(self, checkpoint: Checkpoint) -> Lease | None:
         return self._database.lease(checkpoint)
+
+
+def is_ours(feed: str) -> bool:
+    """Whether we number the feed ourselves, so that positions say what comes before what."""
+    return feed in (JOURNAL, MESSAGES)
+
+
+def _count(rows: Sequence[Row]) -> int:
+    """How many rows were written: told by a count, or by a row for each."""
+    return int(rows[0][0]) if len(rows) == 1 else len(rows)
 
 
 def write_lanes(
@@ -397,7 +480,8 @@ def _of(checkpoint: Checkpoint) -> dict[str, Any]:
 def _item(entry: Entry) -> dict[str, Any]:
     """An entry as the statement reads it."""
     return {
-        **msgspec.structs.asdict(entry.event),
+        **{name: getattr(entry.event, name) for name in RawEvent.__struct_fields__},
+        "kept": kept(entry.event),
         "lane": entry.lane,
         "status": entry.status,
         "next_attempt_at": entry.next_attempt_at,
@@ -419,12 +503,12 @@ def _errors(record: Record) -> dict[str, Any]:
 
 
 def waiting_item(database: Database, row: Row) -> Waiting:
-    id_, status, next_attempt_at, retries, attempts, first_failed_at, history, *event = row
+    id_, status, next_attempt_at, retries, attempts, first_failed_at, history, *event, kept = row
     (raw,) = database.raw_events([tuple(event)])
     record = Record(
         attempts, moment(first_failed_at), msgspec.json.decode(history, type=tuple[Attempt, ...])
     )
-    return Waiting(id_, status, moment(next_attempt_at), retries, raw, record)
+    return Waiting(id_, status, moment(next_attempt_at), retries, raw, record, kept)
 
 
 def _fenced(checkpoint: Checkpoint) -> Fenced:

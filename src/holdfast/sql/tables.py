@@ -84,7 +84,7 @@ def _exists(connection: Connection, name: str) -> bool:
 def _create(database: Database, table: TableSpec) -> str:
     columns = [database.column_ddl(column, with_default=False) for column in table.columns]
     # The default is for handlers that insert into a declared row type's table.
-    columns.append(f'"{POSITION_COLUMN}" bigint NOT NULL DEFAULT 0')
+    columns.append(f'"{table.guard}" bigint NOT NULL DEFAULT 0')
     columns.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
     return f"CREATE TABLE {quote(table.name)} ({', '.join(columns)})"
 
@@ -100,6 +100,8 @@ def _widen(
     old = recorded.get("columns")
     if not isinstance(old, dict):
         raise _needs_rebuild(projection, table.name, "it was declared by DDL before")
+    if recorded.get("guard", POSITION_COLUMN) != table.guard:
+        raise _needs_rebuild(projection, table.name, "its events came from elsewhere before")
     if recorded["key"] != list(table.key):
         reason = f"its key was {recorded['key']}, now it is {list(table.key)}"
         raise _needs_rebuild(projection, table.name, reason)

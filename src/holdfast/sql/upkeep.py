@@ -54,6 +54,8 @@ def reset(database: Database, definition: Definition, change: Changed | None = N
             # An append may come in between: its lane is counted again, under a lock.
             connection.run("reset_lanes", name)
             connection.run("reset_queue", name)
+            connection.run("reset_streams", name)
+            connection.run("reset_seen", name)
             connection.run("lock_all_lanes", whose)
             connection.run("count_lanes", whose)
             connection.run("open_empty_lanes", whose)

@@ -3,12 +3,12 @@
 INSERT INTO holdfast_queue (
     projection, feed, lane, position, stream, version, event_id, event_type, data, metadata,
     recorded_at, status, attempts, next_attempt_at, first_failed_at, last_failed_at,
-    error_type, error_message, error_stacktrace, history, created_at, updated_at
+    error_type, error_message, error_stacktrace, history, kept, created_at, updated_at
 )
 VALUES (
     :projection, :feed, :lane, :position, :stream, :version, :id, :type, :data, :metadata,
     :recorded_at, :status, :attempts, :next_attempt_at, :first_failed_at, :last_failed_at,
-    :error_type, :error_message, :error_stacktrace, :history, :at, :at
+    :error_type, :error_message, :error_stacktrace, :history, :kept, :at, :at
 )
 ON CONFLICT (projection, feed, position) DO UPDATE SET
     lane = excluded.lane, status = excluded.status, attempts = excluded.attempts, retries = 0,

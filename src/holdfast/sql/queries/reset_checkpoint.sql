@@ -8,5 +8,5 @@ SET
     error_position = NULL, error_event_id = NULL, error_event_type = NULL,
     needs_reset = FALSE,
     waiting_until = NULL, waiting_for = NULL,
-    unclean_ends = 0, mark_position = NULL, mark_attempts = 0
+    unclean_ends = 0, mark_position = NULL, mark_attempts = 0, origin = NULL
 WHERE projection = :projection

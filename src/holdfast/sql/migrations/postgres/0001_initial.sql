@@ -47,6 +47,8 @@ CREATE TABLE holdfast_checkpoint (
     unclean_position  bigint,
     mark_position     bigint,
     mark_attempts     integer NOT NULL DEFAULT 0,
+    -- What tells the feed from another one of its name, where others write it.
+    origin            text,
     UNIQUE (projection, feed)
 ) WITH (fillfactor = 50);
 
@@ -89,6 +91,8 @@ CREATE TABLE holdfast_queue (
     resolved_by      text,
     resolved_at      timestamptz,
     note             text,
+    -- What the event was read from, where others have written it.
+    kept             text,
     created_at       timestamptz NOT NULL,
     updated_at       timestamptz NOT NULL,
     -- The position first: before there are statistics, a planner would take an index that begins with the
@@ -123,6 +127,27 @@ CREATE TABLE holdfast_lane (
 
 CREATE INDEX holdfast_lane_due ON holdfast_lane (projection, feed, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX holdfast_lane_token ON holdfast_lane (token) WHERE token IS NOT NULL;
+
+-- The last version of each stream that a projection has passed, where others write the feed and number its
+-- streams. previous: the version before, which nobody may have changed when this one is written.
+CREATE TABLE holdfast_stream (
+    projection text NOT NULL,
+    stream     text COLLATE "C" NOT NULL,
+    version    bigint NOT NULL,
+    previous   bigint NOT NULL,
+    feed       text NOT NULL,
+    PRIMARY KEY (stream, projection)
+) WITH (fillfactor = 70);
+
+-- The last events that a projection has passed, where nobody numbers the streams.
+CREATE TABLE holdfast_seen (
+    event_id   uuid NOT NULL,
+    projection text NOT NULL,
+    feed       text NOT NULL,
+    position   bigint NOT NULL,
+    PRIMARY KEY (event_id, projection)
+);
+CREATE INDEX holdfast_seen_position ON holdfast_seen (projection, feed, position);
 
 CREATE TABLE holdfast_audit (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -191,7 +216,7 @@ SELECT
     q.position, q.stream, q.version, q.event_id, q.event_type,
     CASE WHEN q.data = '' THEN CAST(e.data AS text) ELSE q.data END AS data,
     CASE WHEN q.data = '' THEN CAST(e.metadata AS text) ELSE q.metadata END AS metadata,
-    q.recorded_at
+    q.recorded_at, q.kept
 FROM holdfast_queue AS q
 LEFT JOIN holdfast_event AS e ON q.data = '' AND e.position = q.position;
 

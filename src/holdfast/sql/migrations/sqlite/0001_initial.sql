@@ -46,6 +46,8 @@ CREATE TABLE holdfast_checkpoint (
     unclean_position  INTEGER,
     mark_position     INTEGER,
     mark_attempts     INTEGER NOT NULL DEFAULT 0,
+    -- What tells the feed from another one of its name, where others write it.
+    origin            TEXT,
     UNIQUE (projection, feed)
 );
 
@@ -88,6 +90,8 @@ CREATE TABLE holdfast_queue (
     resolved_by      TEXT,
     resolved_at      TEXT,
     note             TEXT,
+    -- What the event was read from, where others have written it.
+    kept             TEXT,
     created_at       TEXT NOT NULL,
     updated_at       TEXT NOT NULL,
     CONSTRAINT holdfast_queue_event UNIQUE (position, projection, feed)
@@ -117,6 +121,27 @@ CREATE TABLE holdfast_lane (
 
 CREATE INDEX holdfast_lane_due ON holdfast_lane (projection, feed, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX holdfast_lane_token ON holdfast_lane (token) WHERE token IS NOT NULL;
+
+-- The last version of each stream that a projection has passed, where others write the feed and number its
+-- streams. previous: the version before, which nobody may have changed when this one is written.
+CREATE TABLE holdfast_stream (
+    projection TEXT NOT NULL,
+    stream     TEXT NOT NULL,
+    version    INTEGER NOT NULL,
+    previous   INTEGER NOT NULL,
+    feed       TEXT NOT NULL,
+    PRIMARY KEY (stream, projection)
+) WITHOUT ROWID;
+
+-- The last events that a projection has passed, where nobody numbers the streams.
+CREATE TABLE holdfast_seen (
+    event_id   TEXT NOT NULL,
+    projection TEXT NOT NULL,
+    feed       TEXT NOT NULL,
+    position   INTEGER NOT NULL,
+    PRIMARY KEY (event_id, projection)
+);
+CREATE INDEX holdfast_seen_position ON holdfast_seen (projection, feed, position);
 
 CREATE TABLE holdfast_audit (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -233,6 +258,6 @@ SELECT
     q.position, q.stream, q.version, q.event_id, q.event_type,
     CASE WHEN q.data = '' THEN e.data ELSE q.data END AS data,
     CASE WHEN q.data = '' THEN e.metadata ELSE q.metadata END AS metadata,
-    q.recorded_at
+    q.recorded_at, q.kept
 FROM holdfast_queue AS q
 LEFT JOIN holdfast_event AS e ON q.data = '' AND e.position = q.position;

@@ -4,7 +4,7 @@ SELECT
     i.position, i.stream, i.version, i.event_id, i.event_type,
     CASE WHEN i.data = '' THEN CAST(e.data AS text) ELSE i.data END,
     CASE WHEN i.data = '' THEN CAST(e.metadata AS text) ELSE i.metadata END,
-    i.recorded_at
+    i.recorded_at, i.kept
 FROM json_array_elements_text(CAST(:lanes AS json)) AS n (lane)
 CROSS JOIN LATERAL (
     SELECT * FROM holdfast_queue AS q

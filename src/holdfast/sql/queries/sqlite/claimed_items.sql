@@ -4,7 +4,7 @@ SELECT
     i.position, i.stream, i.version, i.event_id, i.event_type,
     CASE WHEN i.data = '' THEN e.data ELSE i.data END,
     CASE WHEN i.data = '' THEN e.metadata ELSE i.metadata END,
-    i.recorded_at
+    i.recorded_at, i.kept
 FROM json_each(:lanes) AS n
 JOIN holdfast_queue AS i ON i.id IN (
     SELECT q.id FROM holdfast_queue AS q

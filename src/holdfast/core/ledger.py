@@ -1,0 +1,237 @@
+"""Ledgers: which events of a feed have been here before, and which come too early.
+
+The journal's own positions say all that; it needs no ledger. Where others write the feed, an event
+may be in it twice, or before one that precedes it. A ledger is read once and written once for each
+batch, in the transaction that writes the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Literal, Protocol
+from uuid import UUID
+
+import msgspec
+
+from holdfast.core.event import RawEvent
+from holdfast.core.intake import Intake, VersionGap
+from holdfast.core.ports import Checkpoint, Session, Work
+
+Place = Literal["next", "duplicate", "early"]
+"""Where an event stands: its turn, here before, or too early."""
+
+MAX_CACHED_STREAMS = 50_000
+
+NEW = -1
+"""The version of a stream that nobody has seen."""
+
+
+class Ledger(Protocol):
+    """What is known of the events that have been here."""
+
+    counts_all: bool
+    """Whether events that nobody handles count as well."""
+
+    def load(self, events: Iterable[RawEvent]) -> None:
+        """Looks up what is needed to place these events."""
+
+    def place(self, event: RawEvent) -> Place: ...
+
+    def gap(self, event: RawEvent) -> VersionGap:
+        """Why an event is too early."""
+
+    def overtakes(self, event: RawEvent) -> bool:
+        """Whether an event whose turn it is belongs before all that waits in its closed lane."""
+
+    def waits(self, event: RawEvent) -> RawEvent:
+        """The event is about to wait in its lane; returns it with the version by which it does."""
+
+    def passed(self, event: RawEvent) -> None:
+        """The event is about to be applied, or skipped."""
+
+    def write(self, work: Work, checkpoint: Checkpoint) -> None:
+        """Writes what has passed, in the transaction; raises Revised if others came between."""
+
+    def commit(self) -> None: ...
+
+    def forget(self) -> None:
+        """The transaction is not in, or others may have changed something."""
+
+
+def ledger_of(intake: Intake | None, session: Session, checkpoint: Checkpoint) -> Ledger:
+    """The ledger of one projection on one feed."""
+    if intake is None:
+        return NoLedger()
+    if intake.contiguous:
+        return Versions(intake, session, checkpoint)
+    return Window(intake, session, checkpoint)
+
+
+class NoLedger:
+    """For the journal: every event has its turn, once."""
+
+    counts_all = False
+
+    def load(self, events: Iterable[RawEvent]) -> None: ...
+
+    def place(self, event: RawEvent) -> Place:  # noqa: ARG002
+        return "next"
+
+    def gap(self, event: RawEvent) -> VersionGap:
+        raise AssertionError(f"event {event.id} is not early")
+
+    def overtakes(self, event: RawEvent) -> bool:  # noqa: ARG002
+        return False
+
+    def waits(self, event: RawEvent) -> RawEvent:
+        return event
+
+    def passed(self, event: RawEvent) -> None: ...
+
+    def write(self, work: Work, checkpoint: Checkpoint) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def forget(self) -> None: ...
+
+
+class Versions:
+    """Streams whose versions count without a gap: the last version of each.
+
+    A stream is a projection's, not a feed's: when it moves to another feed, it goes on there.
+    """
+
+    counts_all = True
+
+    def __init__(self, intake: Intake, session: Session, checkpoint: Checkpoint) -> None:
+        self._intake, self._session, self._checkpoint = intake, session, checkpoint
+        self._known: dict[str, int] = {}
+        self._begun: dict[str, int] = {}
+        self._waiting: dict[str, tuple[float, int]] = {}
+
+    def load(self, events: Iterable[RawEvent]) -> None:
+        missing = {event.stream for event in events} - self._known.keys()
+        if missing:
+            found = self._session.read_versions(self._checkpoint, sorted(missing))
+            for stream in missing:
+                self._known[stream] = found.get(stream, NEW)
+
+    def place(self, event: RawEvent) -> Place:
+        if event.type in self._intake.unnumbered:
+            return "next"
+        last = self._last(event.stream)
+        if last == NEW:
+            first = self._intake.first_version
+            if first is None or event.version == first:
+                return "next"
+            return "early" if event.version > first else "duplicate"
+        if event.version == last + 1:
+            return "next"
+        return "early" if event.version > last else "duplicate"
+
+    def gap(self, event: RawEvent) -> VersionGap:
+        last = self._last(event.stream)
+        if last == NEW:
+            what = f"is the first one seen of its stream, which begins at {self._first}"
+        else:
+            what = f"follows version {last}"
+        return VersionGap(
+            f"version {event.version} of stream {event.stream!r} {what}: what is between has not "
+            "come. If it comes, this goes on by itself; if it never will, holdfast queue requeue "
+            "--accept-gap goes on without it"
+        )
+
+    def overtakes(self, event: RawEvent) -> bool:
+        if event.type in self._intake.unnumbered:
+            return False
+        return event.version < self._waiting_in(event.stream)[0]
+
+    def waits(self, event: RawEvent) -> RawEvent:
+        first, last = self._waiting_in(event.stream)
+        if event.type in self._intake.unnumbered:
+            # Behind what came before it.
+            event = msgspec.structs.replace(event, version=last)
+        version = event.version
+        self._waiting[event.stream] = min(first, version), max(last, version)
+        return event
+
+    def passed(self, event: RawEvent) -> None:
+        if event.type not in self._intake.unnumbered:
+            self._begun[event.stream] = event.version
+
+    def write(self, work: Work, checkpoint: Checkpoint) -> None:
+        if self._begun:
+            steps = {
+                stream: (self._known[stream], version) for stream, version in self._begun.items()
+            }
+            work.write_versions(checkpoint, steps)
+
+    def commit(self) -> None:
+        self._known |= self._begun
+        self._begun.clear()
+        self._waiting.clear()
+        while len(self._known) > MAX_CACHED_STREAMS:
+            self._known.pop(next(iter(self._known)))
+
+    def forget(self) -> None:
+        self._known.clear()
+        self._begun.clear()
+        self._waiting.clear()
+
+    @property
+    def _first(self) -> int:
+        first = self._intake.first_version
+        return 1 if first is None else first
+
+    def _waiting_in(self, stream: str) -> tuple[float, int]:
+        """The first and the last version that wait in a stream's lane."""
+        known = self._waiting.get(stream)
+        if known is None:
+            found = self._session.waiting_versions(self._checkpoint, stream)
+            known = found or (math.inf, max(self._last(stream), self._first - 1))
+            self._waiting[stream] = known
+        return known
+
+    def _last(self, stream: str) -> int:
+        return self._begun.get(stream, self._known[stream])
+
+
+class Window:
+    """Events without versions that count: the ids of the last ones."""
+
+    counts_all = False
+
+    def __init__(self, intake: Intake, session: Session, checkpoint: Checkpoint) -> None:
+        self._intake, self._session, self._checkpoint = intake, session, checkpoint
+        self._seen: set[UUID] = set()
+        self._begun: dict[UUID, int] = {}
+
+    def load(self, events: Iterable[RawEvent]) -> None:
+        self._seen = set(self._session.seen_ids(self._checkpoint, [e.id for e in events]))
+
+    def place(self, event: RawEvent) -> Place:
+        return "duplicate" if event.id in self._seen or event.id in self._begun else "next"
+
+    def gap(self, event: RawEvent) -> VersionGap:
+        raise AssertionError(f"event {event.id} has no version that counts")
+
+    def overtakes(self, event: RawEvent) -> bool:  # noqa: ARG002
+        return False
+
+    def waits(self, event: RawEvent) -> RawEvent:
+        return event
+
+    def passed(self, event: RawEvent) -> None:
+        self._begun[event.id] = event.position
+
+    def write(self, work: Work, checkpoint: Checkpoint) -> None:
+        if self._begun:
+            work.write_seen(checkpoint, self._begun, keep=self._intake.window_events)
+
+    def commit(self) -> None:
+        self._begun.clear()
+
+    def forget(self) -> None:
+        self._seen.clear()
+        self._begun.clear()

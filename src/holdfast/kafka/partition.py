@@ -1,0 +1,227 @@
+"""One partition as a feed: its offsets are positions, and its own consumer reads it.
+
+Position n is what comes after offset n - 1, so that a checkpoint is the number that Kafka itself
+commits: the next offset to read. A consumer of its own, outside of any group, begins exactly where
+the checkpoint says; who may do so is settled before, by group and lease.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from holdfast.core.errors import HoldfastError, StoreUnavailable
+from holdfast.core.ports import Checkpoint, Chunk, Session
+from holdfast.kafka.errors import GONE, OUT_OF_RANGE, error_of, failure
+from holdfast.kafka.records import KafkaEvent, Record
+
+if TYPE_CHECKING:
+    from holdfast.kafka.source import KafkaSource
+
+QUERY_SECONDS = 10.0
+"""How long a broker may take to answer."""
+
+FILL_SECONDS = 0.1
+"""How long a read waits for the next records while more are there."""
+
+STOP_SECONDS = 0.25
+"""How often a wait looks whether it should end."""
+
+_position = attrgetter("position")
+
+
+class PartitionSource:
+    """Reads one partition for one runner, on the runner's thread.
+
+    What was read is kept until it is committed, so that a batch that failed can be read again.
+    """
+
+    def __init__(
+        self, source: KafkaSource, topic: str, partition: int, *, stopping: Callable[[], bool]
+    ) -> None:
+        self.topic, self.partition = topic, partition
+        self._source, self._stopping = source, stopping
+        self._consumer: Consumer | None = None
+        self._session: Session | None = None
+        self._events: list[KafkaEvent] = []
+        self._from = self._through = 0
+        self._is_assigned = self._is_at_end = False
+        self.fault: HoldfastError | None = None
+        """Set from another thread: why nothing more may be read."""
+
+    def on(self, session: Session) -> PartitionSource:
+        """This, for a runner that has a new session."""
+        self._session = session
+        return self
+
+    def read(self, after: int, limit: int) -> Chunk:
+        if not (self._is_assigned and self._from <= after <= self._through):
+            self._assign(after)
+        start = bisect_right(self._events, after, key=_position)
+        while len(self._events) - start < limit and not self._stopping():
+            wait = 0.0 if self._is_at_end else FILL_SECONDS
+            if not self._take(limit - (len(self._events) - start), wait):
+                break
+        events = self._events[start : start + limit]
+        if len(events) == limit:
+            return Chunk(events)
+        return Chunk(events, through=self._through)
+
+    def committed(self, position: int) -> None:
+        """What is up to this position will not be read again."""
+        del self._events[: bisect_right(self._events, position, key=_position)]
+        self._from = max(self._from, position)
+
+    def head(self) -> int:
+        return self._watermarks()[1]
+
+    def check(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Raises HoldfastError if the topic no longer has what comes after the checkpoint."""
+        assert self._session is not None
+        low, high = self._watermarks()
+        origin = self._source.topic_id(self.topic)
+        begin = low if self._source.start == "earliest" else high
+        known, checkpoint = self._session.begin_feed(checkpoint, origin, begin)
+        if origin != known:
+            raise self._recreated(checkpoint)
+        position = checkpoint.position
+        if position < low:
+            raise HoldfastError(
+                f"it comes to offset {position} of {self._name}, which begins at {low}: the "
+                f"{low - position:,} before it were deleted (retention) before they were applied. "
+                f"Nothing is passed over silently; holdfast reset {checkpoint.projection} begins "
+                "again with what the topic has"
+            )
+        if position > high:
+            raise HoldfastError(
+                f"it comes to offset {position} of {self._name}, which ends at {high}: it was cut, "
+                "or is another one. What comes there would be passed over; holdfast reset "
+                f"{checkpoint.projection} begins again"
+            )
+        return checkpoint
+
+    def wait(self, timeout_seconds: float) -> bool:
+        left = timeout_seconds
+        while left > 0 and not self._stopping():
+            if self._take(1, min(left, STOP_SECONDS)):
+                return True
+            left -= STOP_SECONDS
+        return False
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer, self._is_assigned = None, False
+
+    @property
+    def _name(self) -> str:
+        return f"{self.topic}[{self.partition}]"
+
+    def _client(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = self._source.reader()
+        return self._consumer
+
+    def _assign(self, after: int) -> None:
+        consumer = self._client()
+        self._events.clear()
+        self._from = self._through = after
+        self._is_at_end = False
+        try:
+            consumer.assign([TopicPartition(self.topic, self.partition, after)])
+        except KafkaException as error:
+            raise failure(error_of(error), f"{self._name} can't be read") from error
+        self._is_assigned = True
+
+    def _take(self, count: int, timeout_seconds: float) -> bool:
+        """Takes what has come; returns whether there was anything."""
+        if self.fault is not None:
+            raise self.fault
+        consumer = self._client()
+        # One first: to wait for many would delay it.
+        messages = consumer.consume(1, timeout_seconds)
+        if messages and count > 1:
+            messages += consumer.consume(count - 1, 0)
+        took = False
+        for message in messages:
+            took = self._add(message) or took
+        return took
+
+    def _add(self, message: Message) -> bool:
+        error = message.error()
+        if error is not None:
+            self._on_error(error, message)
+            return False
+        offset = message.offset()
+        assert offset is not None
+        if offset < self._through:
+            return False
+        _, timestamp = message.timestamp()
+        record = Record(
+            self.topic,
+            self.partition,
+            offset,
+            timestamp if timestamp and timestamp > 0 else None,
+            message.key(),
+            message.value(),
+            _headers(message),
+        )
+        event = self._source.event_of(record)
+        if event is not None:
+            self._events.append(event)
+        self._through = offset + 1
+        self._is_at_end = False
+        return True
+
+    def _on_error(self, error: KafkaError, message: Message) -> None:
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            self._is_at_end = True
+            self._through = max(self._through, message.offset() or 0)
+        elif code in OUT_OF_RANGE:
+            low, high = self._watermarks()
+            raise HoldfastError(
+                f"offset {self._through} of {self._name} can't be read: the broker has {low} to "
+                f"{high}. What is missing was deleted, or the topic is another one; nothing is "
+                "passed over silently"
+            )
+        elif code in GONE and not self._source.exists(self.topic, self.partition):
+            raise HoldfastError(
+                f"{self._name} is gone; it was read up to offset {self._through}. If the topic is "
+                "made again, it is another one: reset the projection then"
+            )
+        else:
+            raise failure(error, f"{self._name} can't be read at offset {self._through}")
+
+    def _watermarks(self) -> tuple[int, int]:
+        place = TopicPartition(self.topic, self.partition)
+        try:
+            found = self._client().get_watermark_offsets(place, timeout=QUERY_SECONDS)
+        except KafkaException as error:
+            inner = error_of(error)
+            if inner.code() in GONE and not self._source.exists(self.topic, self.partition):
+                raise HoldfastError(
+                    f"{self._name} is not there; make the topic, then start again"
+                ) from error
+            raise failure(inner, f"the offsets of {self._name} can't be had") from error
+        if found is None:
+            raise StoreUnavailable(f"the offsets of {self._name} can't be had in time")
+        low, high = found
+        return low, high
+
+    def _recreated(self, checkpoint: Checkpoint) -> HoldfastError:
+        return HoldfastError(
+            f"topic {self.topic!r} is not the one that was read up to offset {checkpoint.position} "
+            f"of partition {self.partition}: it was deleted and made again. holdfast reset "
+            f"{checkpoint.projection} begins again with the new one"
+        )
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    # What the broker has is bytes, in a list.
+    found: Any = message.headers()
+    return tuple(found) if found else ()

@@ -1,0 +1,321 @@
+"""KafkaSource: the topics that a projection reads, and how."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from holdfast.core.definition import Definition
+from holdfast.core.errors import ConfigError, HoldfastError, StoreUnavailable
+from holdfast.core.event import RawEvent
+from holdfast.core.intake import NOTHING, UNDECODABLE, Intake, Undecodable
+from holdfast.core.worker import Wiring, Worker
+from holdfast.kafka.envelopes import Envelope, Holdfast, of_function
+from holdfast.kafka.errors import error_of, failure, is_secret, without_secrets
+from holdfast.kafka.records import (
+    Decoded,
+    KafkaEvent,
+    Record,
+    raw_event,
+    record_from_json,
+    unreadable_event,
+)
+
+OURS = {
+    "bootstrap.servers": "bootstrap",
+    "group.id": "group",
+    "enable.auto.commit": None,
+    "enable.auto.offset.store": None,
+    "auto.offset.reset": "start",
+    "enable.partition.eof": None,
+}
+"""Settings of the client that are not for `settings`, and which argument says the same."""
+
+NOT_SUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
+
+QUERY_SECONDS = 10.0
+HEAD_SECONDS = 3.0
+
+logger = logging.getLogger("holdfast.kafka")
+
+
+class KafkaSource:
+    """Topics of Kafka as the source of projections: `@app.projection(source=KafkaSource(…))`.
+
+    `topics` is a name or several; each partition is a feed. `bootstrap` is HOST:PORT, or several
+    with commas. The group `GROUP.PROJECTION` spreads partitions over the processes that run the
+    projection; it has no other say: offsets are kept with the rows.
+
+    `decode` says how an event lies in a record: an envelope, or a function from a Record to a
+    Decoded (None: nothing to apply). What can't be decoded is parked, as it came.
+
+    `contiguous`: each stream's versions count without a gap, beginning with `first_version` (None:
+    with whatever comes first). What was here before changes nothing; what comes too early waits
+    `gap_seconds` for those before it, then it is an error, VersionGap. Where nobody counts, say
+    `contiguous=False`: then the ids of the last `window_events` of each partition tell what was
+    here before.
+
+    A record without a value, a tombstone, is passed over; with `tombstones`, it is an event of that
+    type, outside of the versions. `dead_letters` is a topic that dead events are also written to.
+    `start` is where a projection begins that has never run: with the `earliest` record that the
+    topic has, or the `latest`. `settings` are for the client itself (TLS, SASL, limits).
+    """
+
+    def __init__(
+        self,
+        topics: str | Sequence[str],
+        *,
+        bootstrap: str,
+        group: str,
+        decode: Envelope | Callable[[Record], Decoded | None] | None = None,
+        contiguous: bool = True,
+        first_version: int | None = 1,
+        gap_seconds: float = 5.0,
+        window_events: int = 10_000,
+        tombstones: str | None = None,
+        dead_letters: str | None = None,
+        start: Literal["earliest", "latest"] = "earliest",
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.topics = (topics,) if isinstance(topics, str) else tuple(topics)
+        self.bootstrap, self.group, self.start = bootstrap, group, start
+        self.contiguous, self.first_version = contiguous, first_version
+        self.gap_seconds, self.window_events = gap_seconds, window_events
+        self.tombstones, self.dead_letters = tombstones, dead_letters
+        self.settings = dict(settings or {})
+        self.envelope = _envelope(decode)
+        self._check()
+        self._admins: dict[int, AdminClient] = {}
+
+    def __repr__(self) -> str:
+        shown = {n: "…" if is_secret(n) else v for n, v in self.settings.items()}
+        return (
+            f"KafkaSource({list(self.topics)}, bootstrap={self.bootstrap!r}, "
+            f"group={self.group!r}, settings={shown})"
+        )
+
+    def intake(self) -> Intake:
+        """How a projection takes what comes from here."""
+        unnumbered = {UNDECODABLE, NOTHING, *([self.tombstones] if self.tombstones else [])}
+        return Intake(
+            decode=self._decode_again,
+            contiguous=self.contiguous,
+            first_version=self.first_version,
+            gap_seconds=self.gap_seconds,
+            window_events=self.window_events,
+            unnumbered=frozenset(unnumbered),
+        )
+
+    @property
+    def feed(self) -> str:
+        """The name of its first feed."""
+        return feed_name(self.topics[0], 0)
+
+    def heads(self) -> dict[str, int]:
+        """Where each partition ends; raises StoreUnavailable if that can't be had quickly."""
+        places = {place: _latest() for place in map(_place, self.feeds())}
+        futures = self._admin().list_offsets(places, request_timeout=HEAD_SECONDS)
+        try:
+            return {
+                feed_name(place.topic, place.partition): future.result(HEAD_SECONDS).offset
+                for place, future in futures.items()
+            }
+        except KafkaException as error:
+            raise failure(error_of(error), "the ends of topics can't be had") from error
+        except TimeoutError as error:
+            raise StoreUnavailable("the ends of topics can't be had in time") from error
+
+    def worker(self, definition: Definition, wiring: Wiring, *, catches_up: bool) -> Worker:
+        """What runs a projection on these topics."""
+        from holdfast.kafka.worker import KafkaWorker
+
+        return KafkaWorker(definition, wiring, self, catches_up=catches_up)
+
+    def event_of(self, record: Record) -> KafkaEvent | None:
+        """The event in a record; one that stands for it where it can't be decoded."""
+        try:
+            if record.value is None:
+                return self._tombstone(record)
+            decoded = self.envelope.decode(record)
+            if decoded is None:
+                return None
+            return raw_event(record, decoded, contiguous=self.contiguous)
+        except Undecodable as error:
+            return unreadable_event(record, self._lane_of(record), error)
+
+    def feeds(self) -> list[tuple[str, int]]:
+        """All partitions there are; raises if a topic is not there, or the broker is away."""
+        return [(topic, number) for topic in self.topics for number in self._partitions(topic)]
+
+    def exists(self, topic: str, partition: int) -> bool:
+        """Whether the broker knows a partition; raises StoreUnavailable if it can't be asked."""
+        metadata = self._metadata(topic)
+        return metadata.error is None and partition in metadata.partitions
+
+    def topic_id(self, topic: str) -> str:
+        """What tells a topic from another one of its name; "-" where the broker can't say."""
+        try:
+            futures = self._admin().describe_topics(
+                TopicCollection([topic]), request_timeout=QUERY_SECONDS
+            )
+            found = futures[topic].result(QUERY_SECONDS + 1).topic_id
+        except KafkaException as error:
+            inner = error_of(error)
+            if inner.code() in NOT_SUPPORTED:
+                return "-"
+            raise failure(inner, f"topic {topic!r} can't be described") from error
+        except TimeoutError as error:
+            raise StoreUnavailable(f"topic {topic!r} can't be described in time") from error
+        return "-" if found is None else str(found)
+
+    def reader(self) -> Consumer:
+        """A consumer that is in no group, for one partition."""
+        return self._consumer(
+            {
+                "group.id": self.group,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "queued.max.messages.kbytes": 16_384,
+                "fetch.queue.backoff.ms": 10,
+            }
+        )
+
+    def member(self, group: str) -> Consumer:
+        """A consumer that is in a group, for its assignments alone."""
+        settings = {"partition.assignment.strategy": "cooperative-sticky", **self.settings}
+        return self._consumer({**settings, "group.id": group, "auto.offset.reset": "latest"})
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether partitions are assigned and revoked one by one."""
+        if self.settings.get("group.protocol") == "consumer":
+            return True
+        strategy = self.settings.get("partition.assignment.strategy", "cooperative-sticky")
+        return "cooperative" in strategy
+
+    def shown(self, text: str) -> str:
+        """A text as logs and errors may show it."""
+        return without_secrets(text, self.settings)
+
+    def _consumer(self, settings: Mapping[str, Any]) -> Consumer:
+        config = {
+            **self.settings,
+            **settings,
+            "bootstrap.servers": self.bootstrap,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+        }
+        try:
+            return Consumer(config, logger=logger)
+        except (KafkaException, ValueError, TypeError) as error:
+            raise ConfigError(self.shown(f"the settings of Kafka are wrong: {error}")) from None
+
+    def _admin(self) -> AdminClient:
+        # One a process: the client does not survive a fork.
+        found = self._admins.get(os.getpid())
+        if found is None:
+            config = {**self.settings, "bootstrap.servers": self.bootstrap}
+            for name in ("partition.assignment.strategy", "group.protocol"):
+                config.pop(name, None)
+            found = self._admins[os.getpid()] = AdminClient(config, logger=logger)
+        return found
+
+    def _metadata(self, topic: str) -> Any:
+        try:
+            return self._admin().list_topics(topic, timeout=QUERY_SECONDS).topics[topic]
+        except KafkaException as error:
+            raise failure(
+                error_of(error), f"the brokers at {self.bootstrap} can't be asked"
+            ) from error
+
+    def _partitions(self, topic: str) -> list[int]:
+        metadata = self._metadata(topic)
+        if metadata.error is not None or not metadata.partitions:
+            why = "" if metadata.error is None else f" ({metadata.error.str()})"
+            raise HoldfastError(
+                f"topic {topic!r} is not at {self.bootstrap}{why}; make it, then start again"
+            )
+        return sorted(metadata.partitions)
+
+    def _tombstone(self, record: Record) -> KafkaEvent | None:
+        if self.tombstones is None:
+            return None
+        stream = self._lane_of(record)
+        decoded = Decoded(stream=stream, type=self.tombstones, data="null", version=0)
+        return raw_event(record, decoded, contiguous=True)
+
+    def _lane_of(self, record: Record) -> str:
+        """The stream of a record that can't be decoded; else a lane of its own."""
+        own = f"(undecodable) {record.topic}[{record.partition}]@{record.offset}"
+        return self.envelope.stream_of(record) or own
+
+    def _decode_again(self, kept: str) -> RawEvent:
+        record = record_from_json(kept)
+        event = self.event_of(record)
+        if event is not None:
+            return event
+        nothing = Decoded(stream=self._lane_of(record), type=NOTHING, data="null", version=0)
+        return raw_event(record, nothing, contiguous=True)
+
+    def _check(self) -> None:
+        if not self.topics or not all(isinstance(t, str) and t for t in self.topics):
+            raise ConfigError(f"topics is {self.topics!r}; name at least one topic")
+        if len(set(self.topics)) != len(self.topics):
+            raise ConfigError(f"topics names one twice: {', '.join(self.topics)}")
+        for name in ("bootstrap", "group"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be a text")
+        if self.start not in ("earliest", "latest"):
+            raise ConfigError(f"start is {self.start!r}; it is 'earliest' or 'latest'")
+        for name in ("gap_seconds", "window_events"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be 0 or more")
+        for name, ours in OURS.items():
+            if name in self.settings:
+                hint = f"say {ours}=… instead" if ours else "holdfast sets it itself"
+                raise ConfigError(f"settings has {name!r}: {hint}")
+        if self.dead_letters in self.topics:
+            raise ConfigError(f"dead_letters is {self.dead_letters!r}, which is read as well")
+        if self.contiguous and not self.envelope.has_versions:
+            raise ConfigError(
+                "the source is contiguous, and its envelope says nowhere where versions are; name "
+                "the place (version=…), or say contiguous=False: then ids tell duplicates"
+            )
+        if not self.contiguous and not self.envelope.has_ids and self.window_events:
+            raise ConfigError(
+                "without versions only ids tell what was here before, and the envelope says "
+                "nowhere where they are; name the place (id=…), or accept duplicates with "
+                "window_events=0"
+            )
+
+
+def feed_name(topic: str, partition: int) -> str:
+    """A partition's name as a feed."""
+    return f"{topic}[{partition}]"
+
+
+def _latest() -> OffsetSpec:
+    spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return spec
+
+
+def _place(place: tuple[str, int]) -> TopicPartition:
+    return TopicPartition(*place)
+
+
+def _envelope(decode: Envelope | Callable[[Record], Decoded | None] | None) -> Envelope:
+    if decode is None:
+        return Holdfast()
+    if isinstance(decode, type):
+        raise ConfigError(f"decode is the class {decode.__name__}; give an instance of it")
+    if hasattr(decode, "stream_of"):
+        return cast(Envelope, decode)
+    if callable(decode):
+        return of_function(decode)
+    raise ConfigError(f"decode is {decode!r}; give an envelope, or a function from a Record")

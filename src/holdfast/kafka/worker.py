@@ -1,0 +1,316 @@
+"""One projection on Kafka: a member of its group, and a runner for each partition it is assigned.
+
+    join ──assigned──▶ a runner: lease, epoch, read from the checkpoint
+     ▲                    │
+     └──revoked: finish, commit, release◀──┘
+
+The member only asks the group who does what, and always answers in time: handlers that take long,
+retries that wait and a database that is away hold up their partitions, never the group. Offsets are
+in the store; the group's are moved along for those who look at its lag.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import closing, suppress
+from dataclasses import replace
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+
+from holdfast.core.definition import Definition
+from holdfast.core.errors import HoldfastError, StoreUnavailable
+from holdfast.core.faults import fault_of
+from holdfast.core.ports import Fault, Session, Source
+from holdfast.core.runner import Runner
+from holdfast.core.signals import Committed, PollFailed, Signal, Signals
+from holdfast.core.worker import Wiring, Worker
+from holdfast.kafka.errors import error_of, failure
+from holdfast.kafka.leases import GroupLeases
+from holdfast.kafka.partition import PartitionSource
+from holdfast.kafka.source import KafkaSource, feed_name
+
+POLL_SECONDS = 0.25
+"""How long the member waits for the group's word before it looks after its partitions."""
+
+REPORT_SECONDS = 5.0
+"""How often the group's offsets are moved along."""
+
+LOOK_SECONDS = 30.0
+"""How often it looks whether the topics are still the same."""
+
+REVOKE_SECONDS = 30.0
+"""How long a partition that is taken away may finish what it has begun."""
+
+Place = tuple[str, int]
+"""A topic and the number of a partition."""
+
+
+class KafkaWorker(Worker):
+    """Runs one projection on the partitions that its group assigns to this process.
+
+    With `catches_up` it runs on all partitions, in no group, until it has come to where they ended
+    when it began; the leases say who works where another process is at work.
+    """
+
+    def __init__(
+        self, definition: Definition, wiring: Wiring, source: KafkaSource, *, catches_up: bool
+    ) -> None:
+        super().__init__(definition, wiring, None)
+        self._source, self._catches_up = source, catches_up
+        self._parts: dict[Place, _Part] = {}
+        self._lock = threading.Lock()
+        self._topic_ids: dict[str, str] = {}
+        self._failures = 0
+        self._has_ended = False
+
+    def run(self) -> None:
+        """Blocks until it ends; afterwards `fault` says if something is wrong."""
+        try:
+            while not (self._stop.is_set() or self._has_ended):
+                try:
+                    if self._catches_up:
+                        self._catch_up()
+                    else:
+                        self._take_part()
+                except StoreUnavailable as error:
+                    self._back_off(error)
+                except HoldfastError as error:
+                    self._give_up(fault_of(error, self._wiring.clock))
+        finally:
+            self._end(list(self._parts))
+
+    def stop(self) -> None:
+        super().stop()
+        for part in list(self._parts.values()):
+            part.runner.stop()
+
+    def abandon(self) -> None:
+        for part in list(self._parts.values()):
+            if part.thread.is_alive():
+                part.runner.abandon()
+
+    # Without a group
+
+    def _catch_up(self) -> None:
+        places = self._source.feeds()
+        for place in places:
+            self._begin(place, in_group=False)
+        for place in places:
+            self._parts[place].thread.join()
+        self._has_ended = True
+
+    # In a group
+
+    def _take_part(self) -> None:
+        self._source.feeds()  # A topic that is not there is a fault, before anything else.
+        member = self._source.member(self.group)
+        try:
+            member.subscribe(
+                list(self._source.topics),
+                on_assign=self._on_assigned,
+                on_revoke=self._on_revoked,
+                on_lost=self._on_lost,
+            )
+            self._follow(member)
+        except KafkaException as error:
+            raise failure(error_of(error), f"group {self.group!r} can't be joined") from error
+        finally:
+            self._end(list(self._parts))
+            with suppress(KafkaException, RuntimeError):
+                self._report(member, asynchronous=False)
+            member.close()
+
+    @property
+    def group(self) -> str:
+        """The group's name: the members of one run the same projection."""
+        return f"{self._source.group}.{self.definition.name}"
+
+    def _follow(self, member: Consumer) -> None:
+        report_at = look_at = 0.0
+        self._failures = 0
+        while not self._stop.is_set():
+            if self._all_faulted():
+                self._has_ended = True
+                return
+            message = member.poll(POLL_SECONDS)
+            if message is not None and (error := message.error()) is not None and error.fatal():
+                raise failure(error, f"group {self.group!r} has put this member out")
+            now = self._wiring.clock.monotonic()
+            if now >= report_at:
+                self._report(member, asynchronous=True)
+                report_at = now + REPORT_SECONDS
+            if now >= look_at:
+                self._look_at_topics()
+                look_at = now + LOOK_SECONDS
+
+    def _on_assigned(self, member: Consumer, places: list[TopicPartition]) -> None:
+        # Nothing is read by the member itself.
+        for place in places:
+            place.offset = OFFSET_END
+        if self._source.is_cooperative:
+            member.incremental_assign(places)
+        else:
+            member.assign(places)
+        if places:
+            member.pause(places)
+        for place in places:
+            if not self._stop.is_set():
+                self._begin((place.topic, place.partition), in_group=True)
+
+    def _on_revoked(self, member: Consumer, places: list[TopicPartition]) -> None:
+        self._end([(place.topic, place.partition) for place in places])
+        with suppress(KafkaException):
+            self._report(member, asynchronous=False)
+        if self._source.is_cooperative:
+            member.incremental_unassign(places)
+        else:
+            member.unassign()
+
+    def _on_lost(self, member: Consumer, places: list[TopicPartition]) -> None:
+        """Others have them by now; whatever is not committed is theirs to do."""
+        self._end([(place.topic, place.partition) for place in places])
+        if self._source.is_cooperative:
+            member.incremental_unassign(places)
+        else:
+            member.unassign()
+
+    def _report(self, member: Consumer, *, asynchronous: bool) -> None:
+        """Moves the group's offsets along, for those who look at its lag."""
+        with self._lock:
+            moved = {p: part for p, part in self._parts.items() if part.position > part.reported}
+            offsets = [TopicPartition(*place, part.position) for place, part in moved.items()]
+            for part in moved.values():
+                part.reported = part.position
+        if offsets:
+            with suppress(KafkaException):
+                if asynchronous:
+                    member.commit(offsets=offsets, asynchronous=True)
+                else:
+                    member.commit(offsets=offsets, asynchronous=False)
+
+    def _look_at_topics(self) -> None:
+        """A topic that was made again under its old name must not be read on."""
+        for topic in self._source.topics:
+            try:
+                now = self._source.topic_id(topic)
+            except HoldfastError:
+                continue  # Those who read it find out.
+            before = self._topic_ids.setdefault(topic, now)
+            if now != before:
+                for part in self._parts.values():
+                    if part.source.topic == topic:
+                        part.source.fault = HoldfastError(
+                            f"topic {topic!r} was deleted and made again while it was read; "
+                            f"holdfast reset {self.definition.name} begins again with the new one"
+                        )
+
+    # Partitions
+
+    def _begin(self, place: Place, *, in_group: bool) -> None:
+        part = _Part(self, place, in_group=in_group)
+        with self._lock:
+            self._parts[place] = part
+        self.threads.append(part.thread)
+        part.thread.start()
+
+    def _end(self, places: Iterable[Place]) -> None:
+        """Lets partitions finish what they have begun; one that does not is left to its fate."""
+        ending = [self._parts[place] for place in places if place in self._parts]
+        for part in ending:
+            part.runner.stop()
+        until = time.monotonic() + REVOKE_SECONDS
+        for part in ending:
+            part.thread.join(max(0.0, until - time.monotonic()))
+            if part.thread.is_alive():
+                part.runner.abandon()
+            part.is_assigned = False
+        with self._lock:
+            for part in ending:
+                self._parts.pop(part.place, None)
+        self.threads[:] = [thread for thread in self.threads if thread.is_alive()]
+
+    def _all_faulted(self) -> bool:
+        parts = list(self._parts.values())
+        return bool(parts) and all(part.runner.fault is not None for part in parts)
+
+    # Failing
+
+    def _back_off(self, error: StoreUnavailable) -> None:
+        self._failures += 1
+        poll = self.definition.poll
+        if poll.max_consecutive_failures and self._failures >= poll.max_consecutive_failures:
+            self._give_up(fault_of(error, self._wiring.clock))
+            return
+        delay = poll.failure_backoff.delay(self._failures)
+        text = self.definition.masked(str(error))
+        self._emit(PollFailed(*self._names, self._failures, text, delay))
+        self._stop.wait(delay)
+
+    def _give_up(self, fault: Fault) -> None:
+        """Ends with a fault that is no single partition's."""
+        with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
+            checkpoint = session.open_checkpoint(self.definition.name, self._wiring.feed)
+            session.record_fault(checkpoint, fault)
+        self._has_ended = True
+        self._end_with(fault)
+
+
+class _Part:
+    """One partition in this process: its runner, on a thread of its own."""
+
+    def __init__(self, worker: KafkaWorker, place: Place, *, in_group: bool) -> None:
+        topic, number = place
+        self.place, self.is_assigned = place, True
+        self.position = self.reported = 0
+        self._worker = worker
+        wiring = worker._wiring
+        signals = Signals()
+        signals.listen(self._heard)
+        signals.listen(wiring.signals.emit)
+        leases = wiring.leases
+        if in_group:
+            leases = GroupLeases(leases, wiring.clock, is_assigned=lambda: self.is_assigned)
+        own = replace(
+            wiring,
+            feed=feed_name(topic, number),
+            open_source=self._open_source,
+            leases=leases,
+            signals=signals,
+        )
+        self.source = PartitionSource(
+            worker._source, topic, number, stopping=lambda: self.runner.has_stopped
+        )
+        until = None if in_group else self._head()
+        self.runner = Runner(worker.definition, own, until=until)
+        self.thread = threading.Thread(
+            target=self._run,
+            name=f"holdfast {worker.definition.name} {own.feed}",
+            daemon=True,
+        )
+
+    def _head(self) -> int:
+        try:
+            return self.source.head()
+        finally:
+            self.source.close()
+
+    def _open_source(self, session: Session) -> Source:
+        return self.source.on(session)
+
+    def _heard(self, signal: Signal) -> None:
+        if isinstance(signal, Committed):
+            self.position = signal.position
+            self.source.committed(signal.position)
+
+    def _run(self) -> None:
+        try:
+            self.runner.run()
+        except BaseException as error:
+            self.runner.crash(error)
+            raise
+        finally:
+            if self.runner.fault is not None:
+                self._worker.fault = self._worker.fault or self.runner.fault
+            self.source.close()

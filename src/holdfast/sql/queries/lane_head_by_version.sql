@@ -1,0 +1,6 @@
+-- The head of a lane, where others write the feed.
+SELECT status, next_attempt_at FROM holdfast_queue
+WHERE
+    projection = :projection AND feed = :feed AND lane = :lane
+    AND status IN ('pending', 'processing', 'failed', 'dead')
+ORDER BY version, position LIMIT 1
