@@ -149,12 +149,13 @@ def no_kafka(error: KafkaUnavailable) -> NoReturn:
     pytest.skip(reason)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the real broker, and give it time to be downloaded."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs the real broker, and give it time where that has to be downloaded first."""
+    short_of_time = config.getoption("timeout") is None and not kafka_is_here()
     for item in items:
         if KAFKA_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("kafka")
-            if not kafka_is_here():
+            if short_of_time:
                 item.add_marker(pytest.mark.timeout(DOWNLOAD_SECONDS + 120), append=False)
 
 
@@ -162,6 +163,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say at the end that the tests with a real broker did not run, if so, and why."""
     for report in terminalreporter.getreports("skipped"):
         if isinstance(report.longrepr, tuple) and KAFKA_MISSING in report.longrepr[2]:
-            reason = report.longrepr[2].partition(f"{KAFKA_MISSING}: ")[2]
+            reason = report.longrepr[2].partition(f"{KAFKA_MISSING}: ")[2].partition("\n")[0]
             terminalreporter.write_line(f"The real-broker tests did not run: {reason}")
             return

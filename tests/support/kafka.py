@@ -28,6 +28,7 @@ from tests.support.postgres import PORT_ATTEMPTS, PORTS, wait_until
 START_SECONDS = 60
 STOP_SECONDS = 30
 ADMIN_SECONDS = 30.0
+EXISTING_SECONDS = 5.0
 NODE = 1
 JAVA_OPTIONS = (
     "-Xmx320m",
@@ -88,9 +89,9 @@ class KafkaBroker:
         """Start the broker and return when it takes requests."""
         if self._process is not None:
             raise RuntimeError("the broker is running")
-        tries = [self._ports] if self._ports else [_free_ports() for _ in range(PORT_ATTEMPTS)]
+        tries = [self._ports] if self._ports else _pairs_of_ports()
         for ports in tries:
-            if self._start_on(ports):
+            if all(map(_port_is_free, ports)) and self._start_on(ports):
                 self._ports = ports
                 return
         raise KafkaUnavailable(f"every port tried is taken: {tries}")
@@ -143,36 +144,48 @@ class KafkaBroker:
         """Start on these ports; False when another process has one of them."""
         (self._folder / "server.properties").write_text(_settings(ports, self._folder / "data"))
         self._format()
-        process = self._java("kafka.Kafka", "server.properties")
+        self._process = self._java("kafka.Kafka", "server.properties")
+        try:
+            self._wait_for_answers(self._process, ports[0])
+        except BaseException:
+            self.kill()
+            raise
+        code = self._process.returncode
+        if code is None:
+            return True
+        self._ended()
+        if "Address already in use" in self._log.read_text(errors="replace"):
+            return False
+        raise self._unavailable(f"Kafka ended with code {code}")
+
+    def _wait_for_answers(self, process: subprocess.Popen[bytes], port: int) -> None:
+        """Return when the broker takes requests, or has ended."""
         try:
             wait_until(
-                lambda: process.poll() is not None or _answers(ports[0], self._cluster),
+                lambda: process.poll() is not None or _answers(port, self._cluster),
                 START_SECONDS,
                 "Kafka to take requests",
             )
-        except BaseException:
-            process.kill()
-            process.wait(STOP_SECONDS)
-            self._ended()
-            raise
-        if process.returncode is None:
-            self._process = process
-            return True
-        self._ended()
-        output = self._log.read_text(errors="replace")
-        if "Address already in use" in output:
-            return False
-        raise KafkaUnavailable(f"Kafka ended with code {process.returncode}:\n{output}")
+        except TimeoutError as error:
+            raise self._unavailable(str(error)) from error
 
     def _format(self) -> None:
         """Make the data folder, once."""
         if (self._folder / "data").exists():
             return
         command = ["format", "--config", "server.properties", "--cluster-id", self._cluster]
-        process = self._java("kafka.tools.StorageTool", *command)
-        if process.wait(START_SECONDS) != 0:
-            output = self._log.read_text(errors="replace")
-            raise KafkaUnavailable(f"Kafka's folder could not be made:\n{output}")
+        self._process = self._java("kafka.tools.StorageTool", *command)
+        try:
+            code = self._process.wait(START_SECONDS)
+        except BaseException:
+            self.kill()
+            raise
+        self._ended()
+        if code != 0:
+            raise self._unavailable(f"Kafka's folder could not be made (code {code})")
+
+    def _unavailable(self, what: str) -> KafkaUnavailable:
+        return KafkaUnavailable(f"{what}\n{self._log.read_text(errors='replace')}")
 
     def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a program of Kafka, which tells the watchdog its process id before it begins."""
@@ -196,7 +209,7 @@ class ExistingBroker:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         try:
-            _admin(bootstrap).list_topics(timeout=ADMIN_SECONDS)
+            _admin(bootstrap).list_topics(timeout=EXISTING_SECONDS)
         except KafkaException as error:
             raise KafkaUnavailable(f"the given broker does not answer: {error}") from error
 
@@ -291,12 +304,10 @@ def _cluster_id() -> str:
     return base64.urlsafe_b64encode(bytes([first & 0x7F, *rest])).decode().rstrip("=")
 
 
-def _free_ports() -> tuple[int, int]:
-    for _ in range(PORT_ATTEMPTS):
-        broker, controller = random.sample(PORTS, 2)
-        if _port_is_free(broker) and _port_is_free(controller):
-            return broker, controller
-    raise KafkaUnavailable("no two free ports were found")
+def _pairs_of_ports() -> list[tuple[int, int]]:
+    """Some ports to try, for the broker and for its controller."""
+    ports = random.sample(PORTS, 2 * PORT_ATTEMPTS)
+    return list(zip(ports[::2], ports[1::2], strict=True))
 
 
 def _port_is_free(port: int) -> bool:
@@ -315,18 +326,27 @@ def _admin(bootstrap: str) -> AdminClient:
 
 
 def _answers(port: int, cluster: str) -> bool:
-    """Whether a broker of this cluster takes requests on this port."""
+    """Whether a broker of this cluster takes requests on this port, those of groups included.
+
+    The topic in which groups keep their offsets is made when the first of them is asked about:
+    unless we ask, the first consumer waits for seconds.
+    """
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        metadata = _admin(f"127.0.0.1:{port}").list_topics(timeout=5)
+        admin = _admin(f"127.0.0.1:{port}")
+        metadata = admin.list_topics(timeout=5)
+        if str(metadata.cluster_id) != cluster or NODE not in metadata.brokers:
+            return False
+        group = "holdfast-start"
+        admin.describe_consumer_groups([group])[group].result(5)
     except (OSError, KafkaException):
         return False
-    return str(metadata.cluster_id) == cluster and NODE in metadata.brokers
+    return True
 
 
 def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
     known = admin.list_topics(topic, timeout=ADMIN_SECONDS).topics[topic].partitions
-    return len(known) == partitions and all(known[n].leader == NODE for n in known)
+    return len(known) == partitions and all(known[n].leader >= 0 for n in known)
 
 
 def main() -> None:

@@ -28,17 +28,13 @@ class KafkaUnavailable(Exception):
 def kafka_jars() -> Path:
     """The folder with the broker and all it needs, downloaded if it is not there yet.
 
-    Any number of processes may ask at once: one downloads, the others wait for it.
+    Any number of processes may ask at once: one downloads, the others wait for it. A process that
+    could not have it once is told so again at once.
     """
-    _require_java()
-    folder = _folder()
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with file_lock(folder.with_name(f"{folder.name}.lock")):
-        if not folder.is_dir():
-            _download(folder)
-    return folder
+    outcome = _try_once()
+    if isinstance(outcome, KafkaUnavailable):
+        raise KafkaUnavailable(*outcome.args)
+    return outcome
 
 
 def kafka_is_here() -> bool:
@@ -52,6 +48,21 @@ def file_lock(path: Path) -> Iterator[None]:
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@cache
+def _try_once() -> Path | KafkaUnavailable:
+    folder = _folder()
+    try:
+        _require_java()
+        if not folder.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with file_lock(folder.with_name(f"{folder.name}.lock")):
+                if not folder.is_dir():
+                    _download(folder)
+    except KafkaUnavailable as error:
+        return error
+    return folder
 
 
 def _folder() -> Path:
@@ -106,7 +117,6 @@ def _first_error(output: str) -> str:
     return (errors or output.splitlines()[-1:] or ["it said nothing"])[0]
 
 
-@cache
 def _require_java() -> None:
     try:
         done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)

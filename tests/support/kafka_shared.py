@@ -20,7 +20,7 @@ import psutil
 
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_files import DOWNLOAD_SECONDS, KafkaUnavailable, file_lock
-from tests.support.postgres import wait_until
+from tests.support.postgres import is_alive, wait_until
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = DOWNLOAD_SECONDS + 60
@@ -46,22 +46,23 @@ def shared_broker(folder: Path) -> Iterator[str]:
 
 
 def _start_keeper(folder: Path) -> None:
-    """Start the keeper and return when it has said how it went."""
+    """Start the keeper and return when it is known how it went."""
     command = [sys.executable, "-m", "tests.support.kafka_shared", str(folder)]
     detached = ["sh", "-c", '"$@" >"$0" 2>&1 & echo $!', str(folder / "keeper.log"), *command]
     shell = subprocess.run(
         detached, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True, check=True
     )
-    keeper = int(shell.stdout)
     state = folder / "broker.json"
-    wait_until(
-        lambda: state.exists() or not psutil.pid_exists(keeper),
-        START_SECONDS,
-        "the keeper of the Kafka broker",
-    )
+    with suppress(psutil.NoSuchProcess):
+        keeper = psutil.Process(int(shell.stdout))
+        wait_until(
+            lambda: state.exists() or not is_alive(keeper),
+            START_SECONDS,
+            "the keeper of the Kafka broker",
+        )
     if not state.exists():
         output = (folder / "keeper.log").read_text(errors="replace")
-        raise KafkaUnavailable(f"the keeper of the broker ended:\n{output}")
+        _say(folder, {"unavailable": f"the keeper of the broker ended:\n{output}"})
 
 
 def main(folder: Path) -> None:
