@@ -69,17 +69,17 @@ class CloudEvents:
         event = _event(record)
         data = _data(record, event)
         parts = self._parts.of(record, data) if self._parts.are_needed else None
-        id, source = _needed(record, event, "id"), _needed(record, event, "source")
+        id, source = _needed(record, event, ID), _needed(record, event, SOURCE)
         version = None
         if self._version is not None:
             found = self._at(self._version, record, event, parts)
             version = scalar(record, self._version, found)
         return Decoded(
             stream=self._stream_in(record, event, parts),
-            type=_needed(record, event, "type"),
+            type=_needed(record, event, TYPE),
             data=data,
             version=version,
-            id=id if _is_uuid(id) else f"{source} {id}",  # A URI holds no space.
+            id=_uuid(id) or f"{source} {id}",  # A URI holds no space.
             metadata=_metadata(record, event),
             recorded_at=_time(record, event),
         )
@@ -116,11 +116,16 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
     data_base64: msgspec.Raw | None = None
 
 
-SUBJECT = Place("stream", "attribute", ("subject",))
+def _attribute(name: str, *, setting: str | None = None) -> Place:
+    return Place(setting or name, "attribute", (name,))
+
+
+SPECVERSION, TYPE, SOURCE, ID, TIME, CONTENT_TYPE, DATA_BASE64 = map(
+    _attribute,
+    ("specversion", "type", "source", "id", "time", "datacontenttype", "data_base64"),
+)
+SUBJECT = _attribute("subject", setting="stream")
 KEY = Place("stream", "key")
-TIME = Place("time", "attribute", ("time",))
-DATA = Place("data_base64", "attribute", ("data_base64",))
-CONTENT_TYPE = Place("datacontenttype", "attribute", ("datacontenttype",))
 
 _encode = msgspec.json.Encoder().encode
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -142,7 +147,7 @@ def _event(record: Record) -> _Event:
     else:
         # A producer may leave out the content type.
         event = _structured(record)
-    if not _is_known(_needed(record, event, "specversion")):
+    if not _is_known(_needed(record, event, SPECVERSION)):
         raise undecodable(record, f"its specversion is not 1.x, which is all we know; {OTHER}")
     return event
 
@@ -165,10 +170,12 @@ def _structured(record: Record) -> _Event:
 
 def _binary(record: Record, content_type: str | None) -> _Event:
     attributes: dict[str, str | msgspec.Raw] = {}
-    for name, _ in record.headers:
-        text = header_text(record, name) if name.startswith(PREFIX) else None
-        if text is not None:
-            attributes[name.removeprefix(PREFIX)] = text
+    for name, value in dict(record.headers).items():
+        if value is not None and name.startswith(PREFIX):
+            try:
+                attributes[name.removeprefix(PREFIX)] = value.decode()
+            except UnicodeDecodeError as error:
+                raise undecodable(record, f"its header {name!r} is not UTF-8; {OTHER}") from error
     if content_type is not None:
         attributes["datacontenttype"] = content_type
         if not _is_json(content_type):
@@ -184,9 +191,8 @@ def _no_cloud_event(record: Record, why: str) -> Undecodable:
     )
 
 
-def _needed(record: Record, event: _Event, name: str) -> str:
-    place = Place(name, "attribute", (name,))
-    text = needed(record, place, event.attributes.get(name))
+def _needed(record: Record, event: _Event, place: Place) -> str:
+    text = needed(record, place, event.attributes.get(place.name))
     if not text:
         raise missing(record, place)
     return text
@@ -204,7 +210,7 @@ def _data(record: Record, event: _Event) -> str:
             raise undecodable(
                 record, f"its datacontenttype says that its data is not JSON; {OTHER}"
             )
-        text = needed(record, DATA, event.data_base64)
+        text = needed(record, DATA_BASE64, event.data_base64)
         return base64.b64decode(text, validate=True).decode()
     except ValueError as error:
         raise undecodable(record, f"its data is not UTF-8, or not base64; {OTHER}") from error
@@ -226,9 +232,8 @@ def _time(record: Record, event: _Event) -> datetime | None:
     return moment
 
 
-def _is_uuid(id: str) -> bool:
+def _uuid(id: str) -> UUID | None:
     try:
-        msgspec.convert(id, UUID)
+        return msgspec.convert(id, UUID)
     except msgspec.ValidationError:
-        return False
-    return True
+        return None
