@@ -116,7 +116,7 @@ class App:
             clock=self._clock,
             prepare=self._prepare,
             lane_of=self._lane_of,
-            feed=JOURNAL,
+            source_of=self._sources.get,
         )
         self.outbox = Outbox(
             self._database,
@@ -219,6 +219,8 @@ class App:
             self._add(projection, definition)
             if source is not None:
                 self._sources[definition.name] = source
+                if found := source.sink(definition.name):
+                    self.sink(name=f"{definition.name}_dead_letters", policy=found[1])(found[0])
             return projection
 
         return register if cls is None else register(cls)
@@ -318,22 +320,29 @@ class App:
         projection: str | type,
         position: int,
         *,
+        feed: str | None = None,
         timeout_seconds: float = 10.0,
     ) -> None:
         """Returns when the projection has passed `position`.
 
-        Everything up to there is applied then, but for what a policy has skipped or parked.
+        Everything up to there is applied then, but for what a policy has skipped or parked. On
+        Kafka `feed` names the partition, as in `orders[3]`, and a record's position is its offset
+        plus one.
         Raises WaitTimeout when it takes longer, and ProjectionFaulted as soon as it has stopped
         before that position, in whatever process it runs.
         """
         self._refuse_handlers("be waited for")
         definition = self._catalog.find_projection(projection, "be waited for")
         name = definition.name
+        if name in self._sources and feed is None:
+            raise ConfigError(
+                f"projection {name!r} reads several feeds; say which one: feed='topic[partition]'"
+            )
         deadline = self._clock.monotonic() + timeout_seconds
         self._prepare()
         while True:
             heard = self._progress.rings
-            reached, state = self._reached(definition, position)
+            reached, state = self._reached(definition, position, feed or definition.feed)
             if reached >= position:
                 return
             if state == "faulted":
@@ -354,11 +363,12 @@ class App:
         projection: str | type,
         position: int,
         *,
+        feed: str | None = None,
         timeout_seconds: float = 10.0,
     ) -> None:
         """As `wait_for`, for asyncio."""
         await asyncio.to_thread(
-            self.wait_for, projection, position, timeout_seconds=timeout_seconds
+            self.wait_for, projection, position, feed=feed, timeout_seconds=timeout_seconds
         )
 
     def status(self) -> list[ProjectionStatus]:
@@ -368,13 +378,14 @@ class App:
         run.
         """
         self._prepare()
-        return statuses.read_status(self._database, self._clock)
+        return statuses.read_status(self._database, self._clock, self._heads())
 
     def explain(self, projection: str | type) -> list[Reason]:
         """Why a projection does not advance; the last reason says how much there is to do."""
         definition = self._catalog.find(projection)
         self._prepare()
-        return explain(self._database, self._clock, definition.name, definition.feed)
+        heads = self._heads(definition.name)
+        return explain(self._database, self._clock, definition.name, definition.feed, heads)
 
     def tables(self, projection: str | type) -> list[str]:
         """The tables that a projection has made on this database, which a reset would clear."""
@@ -517,8 +528,17 @@ class App:
         assert isinstance(session, SqlSession)
         return JournalSource(session)
 
-    def _reached(self, definition: Definition, position: int) -> tuple[int, str]:
-        found = upkeep.read_positions(self._database, definition.name)
+    def _heads(self, projection: str | None = None) -> dict[tuple[str, str], int]:
+        """Where the feeds of foreign sources end, as far as that can be had."""
+        found: dict[tuple[str, str], int] = {}
+        for name, source in self._sources.items():
+            if projection in (None, name):
+                with suppress(HoldfastError):
+                    found |= {(name, feed): head for feed, head in source.heads().items()}
+        return found
+
+    def _reached(self, definition: Definition, position: int, feed: str) -> tuple[int, str]:
+        found = upkeep.read_positions(self._database, definition.name, feed)
         reached, state = min(found, default=(0, "stopped"))
         if definition.outbox is not None:
             left = first_left(self._database, definition.name, JOURNAL, position)

@@ -16,6 +16,7 @@ from typing import assert_never
 from holdfast.core.engine import Batch, BatchLost, BatchRefused, EventFailed, Unrepeatable
 from holdfast.core.errors import HoldfastError
 from holdfast.core.event import RawEvent, kept
+from holdfast.core.intake import VersionGap
 from holdfast.core.judge import Give
 from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.ports import Session, Work
@@ -114,7 +115,8 @@ class Applier:
                     added = work.enqueue(checkpoint, entries, advance.at)
                     stint.lanes.discount(e for e in entries if e.event.position not in added)
                     dead = [e for e in entries if e.status == "dead" and e.event.position in added]
-                    stint.send_letters(work, ((e.event, kept(e.event), e.record) for e in dead))
+                    letters = ((e.lane, e.event, kept(e.event), e.record) for e in dead)
+                    stint.send_letters(work, letters)
                 for lane, version in self._woken.items():
                     work.wake_early(checkpoint, lane, version)
                     stint.lanes.wake(lane, advance.at)
@@ -151,8 +153,8 @@ class Applier:
                 later = stint.clock.now() + timedelta(seconds=LOOK_LATER_SECONDS)
                 return Entry(event, lane, "pending", next_attempt_at=later)
         ruling = self._rulings.get(event.position)
-        if ruling is None and place == "early":
-            return self._await(event, batch.lane_of(event))
+        if ruling is None and place == "early" and (gap := ledger.gap(event)) is not None:
+            return self._await(event, batch.lane_of(event), gap)
         if ruling is None:
             try:
                 stint.attempt(batch, event)
@@ -168,12 +170,12 @@ class Applier:
         self._rulings[event.position] = ruling
         return entry
 
-    def _await(self, event: RawEvent, lane: str) -> Entry:
+    def _await(self, event: RawEvent, lane: str, gap: VersionGap) -> Entry:
         """An event that came too early waits in its lane for those before it."""
         self._check_room(event, lane)
         intake, now = self._stint.definition.intake, self._stint.clock.now()
         assert intake is not None
-        record = Record().after(self._stint.ledger.gap(event), now)
+        record = Record().after(gap, now)
         until = now + timedelta(seconds=intake.gap_seconds)
         return Entry(event, lane, "failed", record, until)
 

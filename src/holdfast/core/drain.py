@@ -208,8 +208,8 @@ class Drainer:
         try:
             if refused is not None and _is(refused, item):
                 raise refused
-            if place == "early":
-                raise EventFailed(item.event, ledger.gap(item.event))
+            if place == "early" and (gap := ledger.gap(item.event)) is not None:
+                raise EventFailed(item.event, gap)
             self._stint.attempt(batch, item.event)
         except EventFailed as failed:
             setback, result.stop = self._stint.set_back(batch, lane, item, failed.error)
@@ -236,7 +236,7 @@ class Drainer:
             work.set_back(setback, advance.at)
             if setback.status == "dead":
                 item = items[setback.id]
-                stint.send_letters(work, [(item.event, item.kept, setback.record)])
+                stint.send_letters(work, [(lane, item.event, item.kept, setback.record)])
         for item, own in result.moved.items():
             work.move_item(item.id, own)
         if left is None:

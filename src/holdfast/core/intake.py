@@ -12,7 +12,6 @@ import msgspec
 
 from holdfast.core.errors import HoldfastError, PayloadError
 from holdfast.core.event import RawEvent
-from holdfast.core.queue import Record
 
 UNDECODABLE = "holdfast.undecodable"
 """The type of the event that stands for what could not be decoded. Its data say why."""
@@ -27,6 +26,19 @@ class VersionGap(HoldfastError):
 
 class Undecodable(PayloadError):
     """What came can't be read as an event; it is kept as it came."""
+
+
+class Death(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that has failed for good, with what was kept of it."""
+
+    projection: str
+    lane: str
+    event: RawEvent
+    kept: str
+    error_type: str
+    error_message: str
+    attempts: int
+    at: datetime
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +62,7 @@ class Intake:
 
     `decode` reads again what was kept of an event; it gives an event of type UNDECODABLE or NOTHING
     where it can't be read, or is none.
-    `letter` tells others of an event that is dead; it gets the projection's name and the feed's,
-    the event, what was kept of it, and its failures.
+    `letter` tells others of an event that is dead.
     """
 
     decode: Callable[[str], RawEvent]
@@ -60,7 +71,7 @@ class Intake:
     gap_seconds: float = 5.0
     window_events: int = 10_000
     unnumbered: frozenset[str] = frozenset({UNDECODABLE, NOTHING})
-    letter: Callable[[tuple[str, str], RawEvent, str, Record], Letter] | None = None
+    letter: Callable[[Death], Letter] | None = None
 
 
 def unreadable(event: RawEvent) -> Undecodable | None:

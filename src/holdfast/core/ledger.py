@@ -38,8 +38,8 @@ class Ledger(Protocol):
 
     def place(self, event: RawEvent) -> Place: ...
 
-    def gap(self, event: RawEvent) -> VersionGap:
-        """Why an event is too early."""
+    def gap(self, event: RawEvent) -> VersionGap | None:
+        """Why an event is too early; None if a person has dealt with the one before it."""
 
     def overtakes(self, event: RawEvent) -> bool:
         """Whether an event whose turn it is belongs before all that waits in its closed lane."""
@@ -78,7 +78,7 @@ class NoLedger:
     def place(self, event: RawEvent) -> Place:  # noqa: ARG002
         return "next"
 
-    def gap(self, event: RawEvent) -> VersionGap:
+    def gap(self, event: RawEvent) -> VersionGap | None:
         raise AssertionError(f"event {event.id} is not early")
 
     def overtakes(self, event: RawEvent) -> bool:  # noqa: ARG002
@@ -130,7 +130,9 @@ class Versions:
             return "next"
         return "early" if event.version > last else "duplicate"
 
-    def gap(self, event: RawEvent) -> VersionGap:
+    def gap(self, event: RawEvent) -> VersionGap | None:
+        if self._session.is_resolved(self._checkpoint, event.stream, event.version - 1):
+            return None
         last = self._last(event.stream)
         if last == NEW:
             what = f"is the first one seen of its stream, which begins at {self._first}"
@@ -213,7 +215,7 @@ class Window:
     def place(self, event: RawEvent) -> Place:
         return "duplicate" if event.id in self._seen or event.id in self._begun else "next"
 
-    def gap(self, event: RawEvent) -> VersionGap:
+    def gap(self, event: RawEvent) -> VersionGap | None:
         raise AssertionError(f"event {event.id} has no version that counts")
 
     def overtakes(self, event: RawEvent) -> bool:  # noqa: ARG002

@@ -258,6 +258,9 @@ class Session(Protocol):
     def waiting_versions(self, checkpoint: Checkpoint, lane: str) -> tuple[int, int] | None:
         """The first and the last version that wait in a lane."""
 
+    def is_resolved(self, checkpoint: Checkpoint, stream: str, version: int) -> bool:
+        """Whether a person has dealt with a version of a stream."""
+
     def begin_feed(
         self, checkpoint: Checkpoint, origin: str, position: int
     ) -> tuple[str, Checkpoint]:

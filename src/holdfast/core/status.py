@@ -35,6 +35,10 @@ class ProjectionStatus:
     `waiting_for` say why it rests just now; `queued_events` wait in `closed_lanes`. `needs_reset`:
     its rows are not what its checkpoint says.
 
+    On Kafka each partition is a feed, and `position` is the next offset. There `lag_seconds` counts
+    from when an event was last applied; where the brokers can't be asked, `is_head_known` is False,
+    and `head` and `lag_events` say nothing.
+
     With outbox `delivery`, which has a `mode`, every event is in the queue when it is appended, so
     `position` is the head, `lag_events` is what waits in the queue, and nobody leads: it is
     `running` while some process delivers it.
@@ -65,3 +69,4 @@ class ProjectionStatus:
     queued_events: int = 0
     delivery: Literal["log", "outbox"] = "log"
     mode: Mode | None = None
+    is_head_known: bool = True

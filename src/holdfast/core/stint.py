@@ -9,6 +9,7 @@ from holdfast.core.caller import Caller
 from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
 from holdfast.core.event import RawEvent
+from holdfast.core.intake import Death
 from holdfast.core.judge import Judge
 from holdfast.core.lanes import Lanes
 from holdfast.core.ledger import ledger_of
@@ -115,14 +116,27 @@ class Stint(Trier):
             events_per_second=self._rate.after(applied),
         )
 
-    def send_letters(self, work: Work, dead: Iterable[tuple[RawEvent, str | None, Record]]) -> None:
+    def send_letters(
+        self, work: Work, dead: Iterable[tuple[str, RawEvent, str | None, Record]]
+    ) -> None:
         """Tells others of events that are dead, where they want to know."""
         intake = self.definition.intake
         if intake is None or intake.letter is None:
             return
-        for event, kept, record in dead:
+        for lane, event, kept, record in dead:
             if kept is not None:
-                work.send(intake.letter(self.names, event, kept, record))
+                last = record.history[-1]
+                death = Death(
+                    projection=self.definition.name,
+                    lane=lane,
+                    event=event,
+                    kept=kept,
+                    error_type=last.error_type,
+                    error_message=self.definition.masked(last.error_message),
+                    attempts=record.attempts,
+                    at=last.at,
+                )
+                work.send(intake.letter(death))
 
     def committed(self, checkpoint: Checkpoint, events: Sequence[RawEvent]) -> None:
         """The transaction is in, with these events applied: does what may only happen now."""

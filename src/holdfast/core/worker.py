@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
 from holdfast.core.errors import ProjectionFaulted
+from holdfast.core.event import RawEvent
 from holdfast.core.faults import fault_message, fault_of
 from holdfast.core.intake import Intake
+from holdfast.core.policy import Policy
 from holdfast.core.ports import Clock, Fault, Leases, Session, Source
+from holdfast.core.projection import Projection
 from holdfast.core.signals import LANE_SIGNALS, Faulted, Signal, Signals
 
 STANDBY_SECONDS = 0.25
@@ -42,6 +45,15 @@ class ForeignSource(Protocol):
 
     def intake(self) -> Intake:
         """How a projection takes what comes from there."""
+
+    def sink(self, projection: str) -> tuple[type[Projection], Policy] | None:
+        """What takes the letters about dead events of a projection, if anybody does."""
+
+    def next_event(self, feed: str, after: int) -> RawEvent | None:
+        """The first event of a feed after a position."""
+
+    def letters(self, topic: str) -> Iterator[tuple[str | None, RawEvent]]:
+        """Dead events in a topic that others have written, each with the feed that it was in."""
 
     def worker(self, definition: Definition, wiring: Wiring, *, catches_up: bool) -> Worker:
         """What runs a projection on all its feeds; with `catches_up`, up to their present heads."""

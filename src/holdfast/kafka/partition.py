@@ -160,17 +160,7 @@ class PartitionSource:
         assert offset is not None
         if offset < self._through:
             return False
-        _, timestamp = message.timestamp()
-        record = Record(
-            self.topic,
-            self.partition,
-            offset,
-            timestamp if timestamp and timestamp > 0 else None,
-            message.key(),
-            message.value(),
-            _headers(message),
-        )
-        event = self._source.event_of(record)
+        event = self._source.event_of(record_of(message))
         if event is not None:
             self._events.append(event)
         self._through = offset + 1
@@ -221,7 +211,20 @@ class PartitionSource:
         )
 
 
-def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
-    # What the broker has is bytes, in a list.
+def record_of(message: Message) -> Record:
+    """A record, as the client gives it."""
+    _, timestamp = message.timestamp()
     found: Any = message.headers()
-    return tuple(found) if found else ()
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return Record(
+        topic,
+        partition,
+        offset,
+        timestamp if timestamp > 0 else None,
+        message.key(),
+        message.value(),
+        tuple(found) if found else (),
+    )

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+import msgspec
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -15,9 +23,13 @@ from holdfast.core.definition import Definition
 from holdfast.core.errors import ConfigError, HoldfastError, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.intake import NOTHING, UNDECODABLE, Intake, Undecodable
+from holdfast.core.policy import Park, Policy
+from holdfast.core.projection import Projection
 from holdfast.core.worker import Wiring, Worker
 from holdfast.kafka.envelopes import Envelope, Holdfast, of_function
 from holdfast.kafka.errors import error_of, failure, is_secret, without_secrets
+from holdfast.kafka.letters import dead_letters_sink, letter, origin_of, read_all
+from holdfast.kafka.partition import PartitionSource
 from holdfast.kafka.records import (
     Decoded,
     KafkaEvent,
@@ -36,6 +48,20 @@ OURS = {
     "enable.partition.eof": None,
 }
 """Settings of the client that are not for `settings`, and which argument says the same."""
+
+CONSUMER_ONLY = (
+    "partition.assignment.strategy",
+    "group.protocol",
+    "group.instance.id",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "isolation.level",
+)
+"""Settings that other clients complain about."""
+
+MAX_PARTITIONS = 1 << 20
+"""More than any topic has."""
 
 NOT_SUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
 
@@ -110,7 +136,32 @@ class KafkaSource:
             gap_seconds=self.gap_seconds,
             window_events=self.window_events,
             unnumbered=frozenset(unnumbered),
+            letter=letter if self.dead_letters else None,
         )
+
+    def sink(self, projection: str) -> tuple[type[Projection], Policy] | None:
+        """What writes dead events of a projection to the dead-letter topic."""
+        if self.dead_letters is None:
+            return None
+        return dead_letters_sink(self, projection), Policy.classify(otherwise=Park())
+
+    def next_event(self, feed: str, after: int) -> KafkaEvent | None:
+        """The first event of a partition after a position."""
+        topic, number = self._place_of(feed)
+        part = PartitionSource(self, topic, number, stopping=lambda: False)
+        try:
+            events = part.read(after, 1).events
+        finally:
+            part.close()
+        return events[0] if events else None  # type: ignore[return-value]
+
+    def letters(self, topic: str) -> Iterator[tuple[str | None, RawEvent]]:
+        """Dead events in a topic that others have written, each with its feed, where it is ours."""
+        for number in self._partitions(topic):
+            for record in read_all(self, topic, number):
+                feed, event = self._letter_event(record)
+                if event is not None:
+                    yield feed, event
 
     @property
     def feed(self) -> str:
@@ -186,6 +237,19 @@ class KafkaSource:
             }
         )
 
+    def producer(self) -> Producer:
+        """A producer that writes each record once, and in order."""
+        config = {
+            **{n: v for n, v in self.settings.items() if n not in CONSUMER_ONLY},
+            "bootstrap.servers": self.bootstrap,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+        }
+        try:
+            return Producer(config, logger=logger)
+        except (KafkaException, ValueError, TypeError) as error:
+            raise ConfigError(self.shown(f"the settings of Kafka are wrong: {error}")) from None
+
     def member(self, group: str) -> Consumer:
         """A consumer that is in a group, for its assignments alone."""
         settings = {"partition.assignment.strategy": "cooperative-sticky", **self.settings}
@@ -221,7 +285,7 @@ class KafkaSource:
         found = self._admins.get(os.getpid())
         if found is None:
             config = {**self.settings, "bootstrap.servers": self.bootstrap}
-            for name in ("partition.assignment.strategy", "group.protocol"):
+            for name in CONSUMER_ONLY:
                 config.pop(name, None)
             found = self._admins[os.getpid()] = AdminClient(config, logger=logger)
         return found
@@ -262,6 +326,26 @@ class KafkaSource:
             return event
         nothing = Decoded(stream=self._lane_of(record), type=NOTHING, data="null", version=0)
         return raw_event(record, nothing, contiguous=True)
+
+    def _letter_event(self, record: Record) -> tuple[str | None, KafkaEvent | None]:
+        """The event in a dead letter, as if it had come where it died; else by a number below 0."""
+        origin = origin_of(record)
+        if origin is not None and origin[0] in self.topics:
+            topic, partition, offset = origin
+            there = msgspec.structs.replace(record, topic=topic, partition=partition, offset=offset)
+            return feed_name(topic, partition), self.event_of(there)
+        event = self.event_of(record)
+        if event is not None:
+            number = -(record.offset * MAX_PARTITIONS + record.partition + 1)
+            event = msgspec.structs.replace(event, position=number)
+        return None, event
+
+    def _place_of(self, feed: str) -> tuple[str, int]:
+        for topic in self.topics:
+            number = feed.removeprefix(f"{topic}[").removesuffix("]")
+            if feed == f"{topic}[{number}]" and number.isdecimal():
+                return topic, int(number)
+        raise ConfigError(f"{feed!r} is not a partition of {', '.join(self.topics)}")
 
     def _check(self) -> None:
         if not self.topics or not all(isinstance(t, str) and t for t in self.topics):

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.core.definition import MESSAGES
+from holdfast.core.definition import JOURNAL, MESSAGES
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import Status
 from holdfast.core.status import ProjectionStatus
 from holdfast.sql.database import Connection, Database
-from holdfast.sql.statuses import read_status
+from holdfast.sql.statuses import Heads, read_status
 from holdfast.sql.values import moment, uuid
 
 MAX_HEADS = 5
@@ -46,23 +46,40 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, Any] = {}
 
 
-def explain(database: Database, clock: Clock, projection: str, feed: str) -> list[Reason]:
-    """Why a projection does not advance; the last reason says how much there is to do."""
-    found = [s for s in read_status(database, clock) if s.projection == projection]
-    status = next((s for s in found if s.feed == feed), None)
+def explain(
+    database: Database, clock: Clock, projection: str, feed: str, heads: Heads
+) -> list[Reason]:
+    """Why a projection does not advance; the last reasons say how much there is to do."""
+    found = [s for s in read_status(database, clock, heads) if s.projection == projection]
     with database.reading() as connection:
-        if status is None:
-            return [*_never_ran(int(connection.run("head")[0][0]))]
-        return [
-            *_paused(status),
-            *_mode(status),
-            *_faulted(connection, status),
-            *_no_worker(connection, status),
-            *_waiting(status),
-            *_held(database, connection, status),
-            *_lanes_closed(connection, status),
-            *_rest(status),
+        if feed in (JOURNAL, MESSAGES):
+            status = next((s for s in found if s.feed == feed), None)
+            if status is None:
+                return [*_never_ran(int(connection.run("head")[0][0]))]
+            return _reasons(database, connection, status)
+        if not found:
+            return [*_never_ran(sum(heads.values()))]
+        reasons = [
+            msgspec.structs.replace(
+                reason, text=f"{s.feed}: {reason.text}", fields={"feed": s.feed, **reason.fields}
+            )
+            for s in found
+            for reason in _reasons(database, connection, s)
         ]
+    return sorted(reasons, key=lambda reason: reason.kind in ("behind", "nothing_to_do"))
+
+
+def _reasons(database: Database, connection: Connection, status: ProjectionStatus) -> list[Reason]:
+    return [
+        *_paused(status),
+        *_mode(status),
+        *_faulted(connection, status),
+        *_no_worker(connection, status),
+        *_waiting(status),
+        *_held(database, connection, status),
+        *_lanes_closed(connection, status),
+        *_rest(status),
+    ]
 
 
 def _never_ran(head: int) -> Iterator[Reason]:
@@ -174,6 +191,8 @@ def _waiting(status: ProjectionStatus) -> Iterator[Reason]:
 
 
 def _held(database: Database, connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+    if status.feed != JOURNAL:
+        return
     if status.delivery == "outbox" and status.position == status.head:
         return  # Nobody reads the feed any more.
     chunk = database.settled(connection, status.position, 1)

@@ -6,15 +6,17 @@ runner's transaction; and it leaves a row in the audit, in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain, groupby
-from typing import Any
+from itertools import chain, groupby, islice
+from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.core.definition import JOURNAL
 from holdfast.core.errors import ConfigError, HoldfastError
 from holdfast.core.event import RawEvent
+from holdfast.core.intake import UNDECODABLE, VersionGap
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import (
     OUTSTANDING,
@@ -29,6 +31,7 @@ from holdfast.core.queue import (
     QueueSelection,
     Status,
 )
+from holdfast.core.worker import ForeignSource
 from holdfast.sql.audit import write_audit
 from holdfast.sql.changes import changes
 from holdfast.sql.database import Connection, Database, Row, refuse_handlers
@@ -44,6 +47,23 @@ ACTIONS: dict[str, tuple[Status, ...]] = {
 """What each action is for. Nothing outstanding is deleted, nothing that is over comes back."""
 
 
+IMPORT_EVENTS = 500
+"""Events that are put into the queue in one transaction."""
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read from a dead-letter topic, put into the queue, and left alone as known.
+
+    `is_complete`: the topic was read to its end.
+    """
+
+    read: int
+    added: int
+    known: int
+    is_complete: bool
+    dry_run: bool
+
+
 class Queue:
     """What waits, was skipped or resolved, of all projections of an App."""
 
@@ -54,10 +74,10 @@ class Queue:
         clock: Clock,
         prepare: Callable[[], None],
         lane_of: Callable[[str, RawEvent], str],
-        feed: str,
+        source_of: Callable[[str], ForeignSource | None],
     ) -> None:
         self._database, self._clock, self._prepare = database, clock, prepare
-        self._lane_of, self._feed = lane_of, feed
+        self._lane_of, self._source_of = lane_of, source_of
 
     def list(
         self, selection: QueueSelection | None = None, *, limit: int = 100, after_id: int = 0
@@ -92,12 +112,16 @@ class Queue:
         note: str | None = None,
         limit: int = 100,
         dry_run: bool = False,
+        accept_gap: bool = False,
     ) -> QueueChange:
         """Puts failed and dead items back in their lanes, to be tried at once, as if new.
 
-        Their attempts begin again at 1; their history is kept.
+        Their attempts begin again at 1; their history is kept. With `accept_gap`, items that miss
+        an earlier version of their stream no longer do: it will be taken for a duplicate if it
+        comes. Refused where an earlier version waits in the same lane.
         """
-        return self._change("requeue", selection, by, note, limit, dry_run, {})
+        gap = self._accept_gap if accept_gap else None
+        return self._change("requeue", selection, by, note, limit, dry_run, {}, gap)
 
     def mark_retrying(
         self,
@@ -123,7 +147,9 @@ class Queue:
         dry_run: bool = False,
     ) -> QueueChange:
         """Says that a person has dealt with items: they are not tried, and their lanes go on."""
-        return self._change("resolve", selection, by, note, limit, dry_run, {"by": by})
+        return self._change(
+            "resolve", selection, by, note, limit, dry_run, {"by": by}, self._pass_resolved
+        )
 
     def purge(
         self,
@@ -137,16 +163,30 @@ class Queue:
         """Deletes skipped, resolved and done items. What still waits is never deleted."""
         return self._change("purge", selection, by, note, limit, dry_run, {})
 
-    def add(self, projection: str, position: int, *, by: str, note: str | None = None) -> QueueItem:
+    def add(
+        self,
+        projection: str,
+        position: int,
+        *,
+        by: str,
+        feed: str = JOURNAL,
+        note: str | None = None,
+    ) -> QueueItem:
         """Parks the event that a projection comes to next, such as one that stops it.
 
         It is passed by this, as when a policy parks it: it waits for a person, and the projection
-        goes on with the other lanes. Raises for any other event.
+        goes on with the other lanes. Raises for any other event. On Kafka `feed` names the
+        partition.
         """
         refuse_handlers(self._database, "the queue")
         self._prepare()
         now = self._clock.now()
-        names = {"projection": projection, "feed": self._feed}
+        source = self._source_of(projection)
+        if source is None and feed != JOURNAL:
+            raise ConfigError(f"projection {projection!r} reads the journal, and no other feed")
+        if source is not None and feed == JOURNAL:
+            raise ConfigError(f"projection {projection!r} reads several feeds; say which: feed=…")
+        names = {"projection": projection, "feed": feed}
         for attempt in changes(self._database):
             with attempt as connection:
                 rows = connection.run("revise", names)
@@ -162,19 +202,24 @@ class Queue:
                         f"projection {projection!r} has passed position {position}, and is at "
                         f"{rows[0][0]}; if the event has failed, holdfast queue list shows it"
                     )
-                event = self._event(connection, position)
-                lane = self._lane_of(projection, event)
                 checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
                 work = SqlWork(self._database, connection)
-                if not self._is_next(connection, checkpoint.position, position):
+                if source is None:
+                    event: RawEvent | None = self._event(connection, position)
+                    is_next = self._is_next(connection, checkpoint.position, position)
+                else:
+                    event = source.next_event(feed, checkpoint.position)
+                    is_next = event is not None and event.position == position
+                if event is None or not is_next:
                     raise HoldfastError(
                         f"projection {projection!r} is at position {checkpoint.position}, and "
                         f"other events come before {position}; park it when the projection has "
                         "come to it"
                     )
+                lane = self._lane_of(projection, event)
                 work.enqueue(checkpoint, [Entry(event, lane, "dead")], now)
                 connection.run("pass_event", {**names, "position": position})
-                self._refresh(connection, projection, self._feed, lane)
+                self._refresh(connection, projection, feed, lane)
                 ((item_id,),) = connection.run("item_at", {**names, "position": position})
                 item = self._get(connection, item_id)
                 write_audit(
@@ -189,6 +234,93 @@ class Queue:
         self._database.announce()
         return item
 
+    def bring_in(
+        self,
+        projection: str,
+        topic: str,
+        *,
+        by: str,
+        note: str | None = None,
+        hold: bool = False,
+        limit: int = 1_000,
+        dry_run: bool = False,
+    ) -> Imported:
+        """Puts what is in a dead-letter topic, whoever has written it, into the queue.
+
+        Each event waits in its lane and is tried in its turn; with `hold`, only when a person says
+        so. What is in the queue already, or has been applied, is left alone, so that this can be
+        repeated.
+        """
+        refuse_handlers(self._database, "the queue")
+        self._prepare()
+        source = self._source_of(projection)
+        if source is None:
+            raise ConfigError(f"projection {projection!r} has no source with dead letters")
+        status: Status = "dead" if hold else "pending"
+        imported = Imported(read=0, added=0, known=0, is_complete=True, dry_run=dry_run)
+        for found in batched(source.letters(topic), IMPORT_EVENTS):
+            left = limit - imported.added
+            if left <= 0:
+                return msgspec.structs.replace(imported, is_complete=False)
+            entries: dict[str, list[Entry]] = {}
+            for feed, event in found:
+                entry = Entry(event, self._lane_of(projection, event), status)
+                entries.setdefault(feed or source.feed, []).append(entry)
+            added = 0
+            for feed, mine in entries.items():
+                added += self._bring_in(projection, feed, mine[:left], by, note, dry_run)
+                left = limit - imported.added - added
+            imported = msgspec.structs.replace(
+                imported,
+                read=imported.read + len(found),
+                added=imported.added + added,
+                known=imported.known + len(found) - added,
+            )
+        return imported
+
+    def _bring_in(
+        self,
+        projection: str,
+        feed: str,
+        entries: Sequence[Entry],
+        by: str,
+        note: str | None,
+        dry_run: bool,
+    ) -> int:
+        """Puts events of one feed into the queue; returns how many were not there."""
+        names = {"projection": projection, "feed": feed}
+        for attempt in changes(self._database):
+            with attempt as connection:
+                connection.run("open_checkpoint", names)
+                connection.run("revise", names)
+                checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
+                streams = sorted({entry.event.stream for entry in entries})
+                asked = {"projection": projection, "streams": as_json(streams)}
+                versions: dict[str, int] = dict(connection.run("read_versions", asked))
+                new = [entry for entry in entries if _is_new(entry.event, versions)]
+                if dry_run:
+                    positions = [entry.event.position for entry in new]
+                    known = [connection.run("item_at", {**names, "position": p}) for p in positions]
+                    return sum(not rows for rows in known)
+                if not new:
+                    return 0
+                at = self._clock.now()
+                work = SqlWork(self._database, connection)
+                added = work.enqueue(checkpoint, new, at)
+                for lane in sorted({entry.lane for entry in new}):
+                    self._refresh(connection, projection, feed, lane)
+                write_audit(
+                    connection,
+                    at=at,
+                    by=by,
+                    action="import",
+                    projection=projection,
+                    subject={"feed": feed, "positions": sorted(added)},
+                    note=note,
+                )
+        self._database.announce()
+        return len(added)
+
     def _change(
         self,
         action: str,
@@ -198,6 +330,7 @@ class Queue:
         limit: int,
         dry_run: bool,
         values: dict[str, Any],
+        then: Callable[[Connection, QueueItem], None] | None = None,
     ) -> QueueChange:
         self._prepare()
         if dry_run:
@@ -212,6 +345,10 @@ class Queue:
                 chosen, left_alone = self._choose(connection, action, selection, limit)
                 places = self._lock(connection, chosen)
                 done = [i for i in chosen if connection.run(f"{action}_item", names | {"id": i.id})]
+                if then is not None:
+                    for item in sorted(done, key=lambda item: item.version):
+                        if not is_ours(item.feed):
+                            then(connection, item)
                 for place in places:
                     self._refresh(connection, *place)
                 for projection in sorted({item.projection for item in done}):
@@ -265,6 +402,25 @@ class Queue:
             connection.run("make_lanes", names)
             connection.run("lock_lanes", names)
         return places
+
+    @staticmethod
+    def _accept_gap(connection: Connection, item: QueueItem) -> None:
+        """The stream is where the item expects it to be."""
+        if item.error_type != VersionGap.__name__:
+            return
+        if _waits_before(connection, item):
+            raise HoldfastError(
+                f"item {item.id} is version {item.version} of stream {item.stream!r}, and an "
+                "earlier one waits in its lane, which would be taken for a duplicate; requeue or "
+                "resolve that one first"
+            )
+        _pass_version(connection, item, item.version - 1)
+
+    @staticmethod
+    def _pass_resolved(connection: Connection, item: QueueItem) -> None:
+        """The stream goes on behind the item; if something waits before it, when that is done."""
+        if item.status in OUTSTANDING and not _waits_before(connection, item):
+            _pass_version(connection, item, item.version)
 
     @staticmethod
     def _refresh(connection: Connection, projection: str, feed: str, lane: str) -> None:
@@ -337,3 +493,28 @@ def _item(row: Row) -> QueueItem:
 def _age(now: datetime, since: Any) -> float:
     at = moment(since)
     return 0.0 if at is None else max(0.0, (now - at).total_seconds())
+
+
+def _waits_before(connection: Connection, item: QueueItem) -> bool:
+    names = {name: getattr(item, name) for name in ("projection", "feed", "lane", "version")}
+    return bool(connection.run("waits_before", names))
+
+
+def _pass_version(connection: Connection, item: QueueItem, version: int) -> None:
+    names = {name: getattr(item, name) for name in ("projection", "feed", "stream")}
+    connection.run("pass_version", {**names, "version": version})
+
+
+def _is_new(event: RawEvent, versions: Mapping[str, int]) -> bool:
+    """Whether an event has not been applied, as far as its version says."""
+    return event.type == UNDECODABLE or event.version > versions.get(event.stream, -1)
+
+
+T = TypeVar("T")
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items in lists of up to so many."""
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from holdfast.core.definition import MESSAGES
+from holdfast.core.definition import JOURNAL, MESSAGES
 from holdfast.core.ports import Clock
 from holdfast.core.status import LastError, ProjectionStatus
 from holdfast.sql.database import Database
@@ -16,13 +17,29 @@ RATE_SECONDS = 10.0
 """A rate that was measured longer ago than this is history, and shown as 0."""
 
 
-def read_status(database: Database, clock: Clock) -> list[ProjectionStatus]:
+Heads = Mapping[tuple[str, str], int]
+"""Where feeds end that others write, by projection and feed, as far as that is known."""
+
+
+def read_status(database: Database, clock: Clock, heads: Heads) -> list[ProjectionStatus]:
     """Every projection that has ever run on this database."""
     with database.reading() as connection:
         rows = connection.run("status")
-        head = int(connection.run("head")[0][0])
+        own = int(connection.run("head")[0][0])
     leased = database.leased([row[0] for row in rows])
-    return [_status(row, head=head, is_led=row[0] in leased, now=clock.now()) for row in rows]
+    found = []
+    for row in rows:
+        _, projection, feed, _, position, *_ = row
+        head = own if feed == JOURNAL else heads.get((projection, feed))
+        is_known = head is not None or feed == MESSAGES
+        status = _status(
+            row,
+            head=position if head is None else head,
+            is_led=row[0] in leased,
+            now=clock.now(),
+        )
+        found.append(status if is_known else replace(status, is_head_known=False))
+    return found
 
 
 def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> ProjectionStatus:
@@ -41,6 +58,8 @@ def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> Pr
     processed_at = moment(last_at)
     recent = _is_recent(last_at, now)
     since = moment(behind_since)
+    if feed not in (JOURNAL, MESSAGES) and lag:
+        since = processed_at  # When the next one was written, only the broker knows.
     waiting_until = moment(until)
     waits = waiting_until is not None and waiting_until > now
     if paused_by is not None:

@@ -120,6 +120,10 @@ class SqlSession:
         ((first, last),) = self.connection.run("waiting_versions", names)
         return None if first is None else (first, last)
 
+    def is_resolved(self, checkpoint: Checkpoint, stream: str, version: int) -> bool:
+        names = {**_of(checkpoint), "stream": stream, "version": version}
+        return bool(self.connection.run("is_resolved", names))
+
     def begin_feed(
         self, checkpoint: Checkpoint, origin: str, position: int
     ) -> tuple[str, Checkpoint]:

@@ -101,11 +101,11 @@ def depose(database: Database, projection: str, change: Changed | None = None) -
     return len(held)
 
 
-def read_positions(database: Database, projection: str) -> list[tuple[int, str]]:
-    """Position and state of a projection's checkpoints."""
+def read_positions(database: Database, projection: str, feed: str) -> list[tuple[int, str]]:
+    """Position and state of a projection's checkpoint on a feed."""
     with database.reading() as connection:
         rows = connection.run("checkpoints_of", {"projection": projection})
-    return [(position, state) for *_, position, state in rows]
+    return [(position, state) for *_, position, state, of in rows if of == feed]
 
 
 def pause(database: Database, projection: str, feed: str, change: Changed) -> bool:
@@ -153,6 +153,11 @@ def rewind(
         raise ConfigError(
             f"projection {name!r} can't be rewound: its events come from the queue, each of them "
             f"once. holdfast reset {name} delivers all of them again"
+        )
+    if definition.intake is not None:
+        raise ConfigError(
+            f"projection {name!r} can't be rewound: it knows which events it has seen, so going "
+            f"back would change nothing. holdfast reset {name} builds it again"
         )
     if isinstance(definition.instance, TableProjection):
         raise ConfigError(

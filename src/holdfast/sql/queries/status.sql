@@ -5,7 +5,11 @@ SELECT
     c.last_event_id, c.last_event_type, c.last_processed_at,
     c.error_type, c.error_message, c.error_stacktrace, c.error_at,
     c.error_position, c.error_event_id, c.error_event_type,
-    (SELECT e.recorded_at FROM holdfast_event AS e WHERE e.position > c.position ORDER BY e.position LIMIT 1),
+    (
+        SELECT e.recorded_at FROM holdfast_event AS e
+        WHERE c.feed = 'journal' AND e.position > c.position
+        ORDER BY e.position LIMIT 1
+    ),
     c.needs_reset, c.paused_at, c.paused_by, c.paused_note, c.waiting_until, c.waiting_for,
     o.mode, o.backfill_until,
     (
