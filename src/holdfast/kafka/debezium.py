@@ -31,8 +31,8 @@ class Debezium:
     """The messages of Debezium's outbox event router, in JSON or as plain text.
 
     The key is the aggregate's id, which is the stream. The value is the payload: an object, or text
-    that holds JSON (`expand.json.payload` is off). Header `id` is the event's id, and the record's
-    time is when it was recorded. Schemas may be on or off, and headers and key quoted or plain.
+    that holds JSON (`table.expand.json.payload` is off). Header `id` is the event's id, and the
+    record's time is when it was recorded. Schemas may be on or off, headers and key quoted or plain.
 
     The router sends no event type unless it is told to: name the column in the connector's
     `table.fields.additional.placement`, as `type:header:eventType`. `type` says where it is then:

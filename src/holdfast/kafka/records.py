@@ -19,6 +19,7 @@ from holdfast.core.intake import Undecodable as Undecodable
 MAX_VERSION = 2**63 - 1
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 
 IDS = UUID("3d9f3a52-6c1e-5b0e-9f0a-7c1d6f2b8e41")
 """The namespace of ids that are text and no UUID."""
@@ -280,7 +281,7 @@ def _plain_text(value: Any, *, what: str = "data") -> str:
 def _recorded_at(record: Record, moment: datetime | None) -> datetime:
     if moment is None:
         try:
-            return EPOCH + timedelta(milliseconds=record.timestamp_ms or 0)
+            return EPOCH + (record.timestamp_ms or 0) * MILLISECOND
         except OverflowError:
             # The broker keeps whatever number a producer gives: no reason to lose an event.
             return EPOCH
