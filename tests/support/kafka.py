@@ -108,7 +108,7 @@ class KafkaBroker:
         self._ended()
 
     def kill(self) -> None:
-        """End the broker at once, as a pulled plug would."""
+        """End the broker at once. What it took stays: the system has it, though not the disk."""
         process = self._running()
         process.kill()
         process.wait(STOP_SECONDS)
