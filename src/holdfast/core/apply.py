@@ -34,8 +34,8 @@ class Applier:
         self._rulings: dict[int, Skip | Park] = {}
         self._known = 0
         """Events of the batch that have been here before."""
-        self._woken: dict[str, int] = {}
-        """Lanes whose heads had come too early, with the version that comes next in each."""
+        self._woken: set[str] = set()
+        """Lanes whose heads had come too early, and may have their turn now."""
 
     def apply(self, events: Sequence[RawEvent]) -> int:
         """Applies and commits events in order; returns how many (fewer only when stopping).
@@ -85,7 +85,7 @@ class Applier:
         entries: list[Entry] = []
         halted: Halted | None = None
         done = 0
-        self._known, self._woken = 0, {}
+        self._known, self._woken = 0, set()
         with (
             stint.transaction() as held,
             stint.engine.batch(stint.checkpoint, events, held, again=False, singly=singly) as batch,
@@ -117,8 +117,7 @@ class Applier:
                     dead = [e for e in entries if e.status == "dead" and e.event.position in added]
                     letters = ((e.lane, e.event, kept(e.event), e.record) for e in dead)
                     stint.send_letters(work, letters)
-                for lane, version in self._woken.items():
-                    work.wake_early(checkpoint, lane, version)
+                for lane in self._woken:
                     stint.lanes.wake(lane, advance.at)
                 if entries or self._woken:
                     work.write_lanes(checkpoint, stint.lanes.begun())
@@ -163,7 +162,7 @@ class Applier:
         if ruling is None or isinstance(ruling, Skip):
             ledger.passed(event)
             if overtakes:
-                self._woken[batch.lane_of(event)] = event.version + 1
+                self._woken.add(batch.lane_of(event))
             if ruling is None:
                 return None
         entry = self._entry(event, batch.lane_of(event), ruling)

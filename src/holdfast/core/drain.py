@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from itertools import takewhile
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -129,8 +128,28 @@ class Drainer:
             for item in stint.session.lane_items(stint.checkpoint, lane, limit + 1)
         ]
         now = stint.clock.now()
-        due = list(takewhile(lambda item: item.is_due(now), waiting))[:limit]
+        stint.ledger.load(item.event for item in waiting)
+        due: list[Waiting] = []
+        for item in waiting[:limit]:
+            if not (item.is_due(now) or (item.is_early and self._has_its_turn(item, due))):
+                break
+            due.append(item)
         return _Part(lane, limit, due, waiting[len(due)] if len(due) < len(waiting) else None)
+
+    def _patience(self, item: Waiting) -> datetime | None:
+        """Until when an event that came too early waits for those before it, if it still does."""
+        first = item.record.first_failed_at
+        intake, now = self._stint.definition.intake, self._stint.clock.now()
+        if intake is None or first is None or not item.is_early:
+            return None
+        until = first + timedelta(seconds=intake.gap_seconds)
+        return until if until > now else None
+
+    def _has_its_turn(self, item: Waiting, before: Sequence[Waiting]) -> bool:
+        """Whether an event that came too early no longer does, when those before it are done."""
+        if before:
+            return before[-1].event.version + 1 == item.event.version
+        return self._stint.ledger.place(item.event) == "next"
 
     def _read_again(self, item: Waiting) -> Waiting:
         """The item with its event as today's code reads what it came from."""
@@ -209,6 +228,9 @@ class Drainer:
             if refused is not None and _is(refused, item):
                 raise refused
             if place == "early" and (gap := ledger.gap(item.event)) is not None:
+                if (until := self._patience(item)) is not None:
+                    result.stop = Stop(until)
+                    return
                 raise EventFailed(item.event, gap)
             self._stint.attempt(batch, item.event)
         except EventFailed as failed:

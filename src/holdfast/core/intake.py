@@ -21,7 +21,7 @@ NOTHING = "holdfast.nothing"
 
 
 class VersionGap(HoldfastError):
-    """An event came without the one that precedes it in its stream."""
+    """An event came without the one that precedes it in its stream. Its name is EARLY."""
 
 
 class Undecodable(PayloadError):

@@ -205,9 +205,6 @@ class Work(Protocol):
     def send(self, letter: Letter) -> None:
         """Sends a message to those who take its topic."""
 
-    def wake_early(self, checkpoint: Checkpoint, lane: str, version: int) -> None:
-        """Has events tried again that came before this version of their stream, which is here."""
-
     def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None: ...
 
     def open_lane(self, checkpoint: Checkpoint, lane: str) -> None: ...

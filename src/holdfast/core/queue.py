@@ -41,6 +41,9 @@ UNKNOWN = "(unknown) "
 LOOK_LATER_SECONDS = 30.0
 """How often a lane looks whether it may go on that will be told so. Only lest it be forgotten."""
 
+EARLY = "VersionGap"
+"""The error of an event that came before another one of its stream."""
+
 MAX_HISTORY = 10
 """So many of an item's last attempts are kept."""
 
@@ -97,6 +100,12 @@ class Waiting:
     record: Record
     kept: str | None = None
     """What the event was read from, where others have written it."""
+
+    @property
+    def is_early(self) -> bool:
+        """Whether it has failed because it came before another one of its stream."""
+        history = self.record.history
+        return bool(history) and history[-1].error_type == EARLY
 
     def is_due(self, now: datetime) -> bool:
         """Whether it may be tried, if it is the head."""

@@ -16,9 +16,10 @@ import msgspec
 from holdfast.core.definition import JOURNAL
 from holdfast.core.errors import ConfigError, HoldfastError
 from holdfast.core.event import RawEvent
-from holdfast.core.intake import UNDECODABLE, VersionGap
+from holdfast.core.intake import UNDECODABLE
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import (
+    EARLY,
     OUTSTANDING,
     STATUSES,
     UNKNOWN,
@@ -406,7 +407,7 @@ class Queue:
     @staticmethod
     def _accept_gap(connection: Connection, item: QueueItem) -> None:
         """The stream is where the item expects it to be."""
-        if item.error_type != VersionGap.__name__:
+        if item.error_type != EARLY:
             return
         if _waits_before(connection, item):
             raise HoldfastError(
@@ -434,8 +435,10 @@ class Queue:
             open_lane(connection, whose, lane)
             return
         query = "lane_head" if is_ours(feed) else "lane_head_by_version"
-        status, next_attempt_at = connection.run(query, whose | {"lane": lane})[0]
+        status, next_attempt_at, error = connection.run(query, whose | {"lane": lane})[0]
         due_at = {"pending": AT_ONCE, "failed": moment(next_attempt_at) or AT_ONCE}.get(status)
+        if error == EARLY:
+            due_at = AT_ONCE  # It may have its turn now.
         write_lanes(connection, whose, {lane: Lane(count, due_at)})
 
     def _event(self, connection: Connection, position: int) -> RawEvent:

@@ -347,10 +347,6 @@ class SqlWork:
             raise HoldfastError(f"nobody takes the messages of {letter.topic!r}; is it registered?")
         self.has_appended = True
 
-    def wake_early(self, checkpoint: Checkpoint, lane: str, version: int) -> None:
-        names = {**_of(checkpoint), "lane": lane, "version": version}
-        self._connection.run("wake_early", names)
-
     def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None:
         write_lanes(self._connection, _of(checkpoint), lanes)
 

@@ -1,5 +1,5 @@
 -- The head of a lane, where others write the feed.
-SELECT status, next_attempt_at FROM holdfast_queue
+SELECT status, next_attempt_at, error_type FROM holdfast_queue
 WHERE
     projection = :projection AND feed = :feed AND lane = :lane
     AND status IN ('pending', 'processing', 'failed', 'dead')
