@@ -267,6 +267,10 @@ class App:
         """The names of the registered projections."""
         return self._catalog.names
 
+    def feed_of(self, projection: str | type) -> str:
+        """The name of the feed that a projection reads; on Kafka, of its first partition."""
+        return self._catalog.find(projection).feed
+
     def listen(self, listener: Listener) -> None:
         """Calls `listener` with every signal, on the runner's thread; what it raises is logged."""
         self._signals.listen(guarded(listener))

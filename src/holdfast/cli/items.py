@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ERROR_CHARACTERS = 120
 
-LONG_FIELDS = ("data", "metadata", "error_stacktrace", "history")
+LONG_FIELDS = ("data", "metadata", "error_stacktrace", "history", "kept")
 COLOURS = {"dead": "bold red", "failed": "red", "skipped": "yellow", "resolved": "green"}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import click
@@ -22,6 +22,7 @@ from holdfast.cli.items import (
 )
 from holdfast.cli.output import json_option, plural, print_json
 from holdfast.cli.status import wide_console
+from holdfast.core.definition import JOURNAL
 from holdfast.core.errors import HoldfastError
 from holdfast.core.queue import STATUSES, QueueChange, QueueItem, QueueSelection
 
@@ -140,13 +141,20 @@ def stats(app: App, as_json: bool) -> None:
     required=True,
     type=click.IntRange(min=1),
     metavar="N",
-    help="The event's position in the journal.",
+    help="The event's position in its feed; on Kafka, its offset plus one.",
+)
+@click.option(
+    "--feed",
+    default=JOURNAL,
+    show_default=True,
+    metavar="NAME",
+    help="The feed; on Kafka, the partition, as in orders[3].",
 )
 @by_option
 @note_option
 @json_option
 def add(
-    app: App, projection: str, *, position: int, by: str, note: str | None, as_json: bool
+    app: App, projection: str, *, position: int, feed: str, by: str, note: str | None, as_json: bool
 ) -> None:
     """Park the event that a projection comes to next, such as one that stops it.
 
@@ -154,7 +162,7 @@ def add(
     started again.
     """
     app.tables(projection)  # A wrong name is an error of its own.
-    item = app.queue.add(projection, position, by=by, note=note)
+    item = app.queue.add(projection, position, feed=feed, by=by, note=note)
     if as_json:
         print_json(plain(item, in_full=False))
     else:
@@ -164,14 +172,62 @@ def add(
 @queue.command()
 @takes_app(numbers="ID")
 @changing
+@click.option(
+    "--accept-gap",
+    is_flag=True,
+    help="Go on without the versions that these miss in their streams. They count as duplicates "
+    "if they come after all.",
+)
 @note_option
-def requeue(app: App, ids: tuple[int, ...], **options: Any) -> None:
+def requeue(app: App, ids: tuple[int, ...], accept_gap: bool, **options: Any) -> None:
     """Have failed and dead items tried again, as if new.
 
     They stay in their lanes, in order; what waits behind them follows. Their attempts begin
     again at 1, and their history is kept.
     """
-    _change(app, _Action("requeue", "requeues", "requeued"), ids, **options)
+    more = {"accept_gap": True} if accept_gap else {}
+    _change(app, _Action("requeue", "requeues", "requeued", more=more), ids, **options)
+
+
+@queue.command("import")
+@takes_app("PROJECTION")
+@click.option("--topic", required=True, metavar="NAME", help="The dead-letter topic.")
+@click.option("--hold", is_flag=True, help="Try nothing before it is requeued.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1_000,
+    show_default=True,
+    metavar="N",
+    help="How many at most are put into the queue.",
+)
+@click.option("--dry-run", is_flag=True, help="Only count.")
+@by_option
+@note_option
+@yes_option
+@json_option
+def import_(app: App, projection: str, yes: bool, as_json: bool, **options: Any) -> None:
+    """Put what is in a dead-letter topic of Kafka, whoever has written it, into the queue.
+
+    Each event waits in its lane and is tried in its turn. What is in the queue already, or was
+    applied, is left alone: the command can be repeated.
+    """
+    app.tables(projection)  # A wrong name is an error of its own.
+    if not options["dry_run"]:
+        what = f"This puts events of topic {options['topic']!r} into the queue of {projection!r}."
+        confirm(what, yes=yes)
+    topic = options.pop("topic")
+    done = app.queue.bring_in(projection, topic, **options)
+    if as_json:
+        print_json(done)
+        return
+    would = "would have put" if done.dry_run else "put"
+    click.echo(
+        f"{would} {plural(done.added, 'event')} into the queue; {done.known:,} of the "
+        f"{done.read:,} read were known"
+    )
+    if not done.is_complete:
+        click.echo("There may be more. See --limit.")
 
 
 @queue.command()
@@ -229,6 +285,8 @@ class _Action:
     done: str
     may_be_nothing: bool = False
     """To find nothing is no mistake: it is meant to be run again and again."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments."""
 
 
 def _change(
@@ -256,7 +314,7 @@ def _change(
         confirm("\n".join([what, *_first(change.items)]), yes=yes)
         if not yes:  # What was shown, and nothing that came meanwhile.
             selection = QueueSelection(ids=tuple(item.id for item in change.items))
-        change = method(selection, by=by, note=note, limit=limit)
+        change = method(selection, by=by, note=note, limit=limit, **action.more)
     if as_json:
         _print_change(change, left_alone)
         return

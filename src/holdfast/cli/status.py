@@ -15,7 +15,7 @@ import click
 from holdfast.app import App
 from holdfast.cli.apps import takes_app
 from holdfast.cli.output import json_option, one_line, plural, print_json, shown
-from holdfast.core.definition import JOURNAL
+from holdfast.core.definition import JOURNAL, MESSAGES
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.status import ProjectionStatus
 
@@ -82,7 +82,8 @@ def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> 
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD)
-    for title in ("projection", "state"):
+    has_feeds = any(status.feed not in (JOURNAL, MESSAGES) for status in statuses)
+    for title in ("projection", *(["feed"] if has_feeds else []), "state"):
         table.add_column(title, no_wrap=True)
     for title in ("position", "behind", "lag", "events/s"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -95,9 +96,10 @@ def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> 
         known = status.projection in registered
         table.add_row(
             Text(shown(status.projection) + ("" if known else " (not in the app)")),
+            *([Text(shown(status.feed))] if has_feeds else []),
             Text(state, style=COLOURS[state]),
             Text(f"{status.position:,}"),
-            Text(f"{status.lag_events:,}"),
+            Text(f"{status.lag_events:,}" if status.is_head_known else "?"),
             Text(f"{status.lag_seconds:.1f} s"),
             Text(f"{status.events_per_second:,.0f}" if status.state == "running" else ""),
             *([Text(_queued(status))] if has_queued else []),
@@ -122,12 +124,12 @@ def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
     return [
         ProjectionStatus(
             projection=name,
-            feed=JOURNAL,
+            feed=(feed := app.feed_of(name)),
             state="stopped",
             position=0,
-            head=head,
-            lag_events=head,
-            lag_seconds=max(0.0, waiting),
+            head=head if feed == JOURNAL else 0,
+            lag_events=head if feed == JOURNAL else 0,
+            lag_seconds=max(0.0, waiting) if feed == JOURNAL else 0.0,
             events_processed=0,
             events_per_second=0.0,
             epoch=0,
@@ -136,6 +138,7 @@ def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
             last_event_type=None,
             last_processed_at=None,
             last_error=None,
+            is_head_known=feed in (JOURNAL, MESSAGES),
         )
         for name in names
     ]
