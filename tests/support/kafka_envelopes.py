@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.event import RawEvent
+from holdfast.core.intake import Undecodable
 from holdfast.kafka.envelopes import Envelope
-from holdfast.kafka.records import Record, Undecodable, raw_event
+from holdfast.kafka.records import Record, raw_event
 
 SECRET = "s3cr3t"
 """What no message may show."""

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.core.intake import Undecodable
 from holdfast.kafka.places import (
     OTHER,
     Found,
@@ -26,7 +27,6 @@ from holdfast.kafka.places import (
 from holdfast.kafka.records import (
     Decoded,
     Record,
-    Undecodable,
     parse_time,
     undecodable,
 )

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.codec import VERSION_KEY
+from holdfast.core.intake import Undecodable
 from holdfast.kafka.places import (
     OTHER,
     Found,
@@ -21,7 +22,7 @@ from holdfast.kafka.places import (
     place_of,
     scalar,
 )
-from holdfast.kafka.records import Decoded, Record, Undecodable, undecodable
+from holdfast.kafka.records import Decoded, Record, undecodable
 
 INTERNAL = "__debezium"
 """So begin headers that are about the connector, and not about the event."""
@@ -32,7 +33,7 @@ class Debezium:
 
     The key is the aggregate's id, which is the stream. The value is the payload: an object, or text
     that holds JSON (`table.expand.json.payload` is off). Header `id` is the event's id, and the
-    record's time is when it was recorded. Schemas may be on or off, headers and key quoted or plain.
+    record's time is when it was recorded. Schemas may be on or off, key and headers quoted or not.
 
     The router sends no event type unless it is told to: name the column in the connector's
     `table.fields.additional.placement`, as `type:header:eventType`. `type` says where it is then:

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.core.errors import ConfigError
 from holdfast.core.event import RawEvent
+from holdfast.core.intake import Undecodable
 from holdfast.kafka.cloudevents import CloudEvents
 from holdfast.kafka.debezium import Debezium
 from holdfast.kafka.places import (
@@ -33,7 +34,6 @@ from holdfast.kafka.places import (
 from holdfast.kafka.records import (
     Decoded,
     Record,
-    Undecodable,
     parse_time,
     undecodable,
 )

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast.core.errors import ConfigError
-from holdfast.kafka.records import Record, Undecodable, stream_or_none, undecodable
+from holdfast.core.intake import Undecodable
+from holdfast.kafka.records import Record, stream_or_none, undecodable
 
 OTHER = "use the envelope that its producer writes, or a decode function"
 """What to do about a record that has another form than its envelope."""

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from holdfast import EventTypes, PayloadError
 from holdfast.core.event import RawEvent
+from holdfast.core.intake import UNDECODABLE, Undecodable
 from holdfast.kafka.records import (
     EPOCH,
-    UNDECODABLE,
     Decoded,
     Record,
-    Undecodable,
     parse_time,
     raw_event,
     record_from_json,
