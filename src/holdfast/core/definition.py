@@ -16,7 +16,14 @@ from holdfast.core.event import RawEvent, check_stream
 from holdfast.core.intake import Intake
 from holdfast.core.policy import Park, Policy
 from holdfast.core.poll import Poll
-from holdfast.core.projection import CATCH_ALL, Handler, Projection, TableProjection, marks_of
+from holdfast.core.projection import (
+    CATCH_ALL,
+    Handler,
+    Projection,
+    Publisher,
+    TableProjection,
+    marks_of,
+)
 from holdfast.core.queue import UNKNOWN, unknown_lane
 from holdfast.core.table import (
     POSITION_COLUMN,
@@ -188,7 +195,8 @@ def compile_projection(
     elif policy is None:
         policy = Policy() if outbox is None else Policy.outbox()
     if poll is None:
-        poll = Poll() if intake is None else Poll.patient()
+        is_local = intake is None and not isinstance(instance, Publisher)
+        poll = Poll() if is_local else Poll.patient()
     definition = Definition(
         name=name,
         instance=instance,
@@ -206,6 +214,11 @@ def compile_projection(
     )
     if feed == MESSAGES and definition.table is not None:
         raise ConfigError(f"{where}: a sink takes messages one by one; derive it from Projection")
+    if outbox is not None and isinstance(instance, Publisher):
+        raise ConfigError(
+            f"{where}: a publisher takes whole batches from the log; register it with "
+            '@app.projection(), without delivery="outbox"'
+        )
     if outbox is not None and not definition.lanes_are_streams:
         raise ConfigError(
             f"{where}: outbox delivery keeps the order of streams, and works on many of them at "

@@ -31,7 +31,7 @@ class HandlerEngine:
         self, definition: Definition, types: EventTypes, session: Session, caller: Caller
     ) -> None:
         self._session = session
-        self._calls = Calls(definition, types, session, caller)
+        self.calls = Calls(definition, types, session, caller)
         self._callbacks: Sequence[Function] = ()
 
     @contextmanager
@@ -51,13 +51,13 @@ class HandlerEngine:
             with ExitStack() as handling:
                 tx = handling.enter_context(work.handling())
                 largest = 1 if singly else LARGEST_GROUP
-                yield HandlerBatch(self._calls, work, tx, handling, largest)
+                yield HandlerBatch(self.calls, work, tx, handling, largest)
             self._callbacks = tx.callbacks
 
     @contextmanager
     def lone(self) -> Iterator[LoneBatch]:
         """One event, in a transaction that begins when its handler needs it."""
-        with LoneBatch(self._calls, self._session) as batch:
+        with LoneBatch(self.calls, self._session) as batch:
             yield batch
         self._callbacks = batch.callbacks
 

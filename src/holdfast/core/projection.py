@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from holdfast.core.errors import ConfigError
-from holdfast.core.event import Event
+from holdfast.core.event import Event, RawEvent
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -76,6 +77,27 @@ class Projection:
     def lane(self, event: Event[Any]) -> str:
         """What must keep its order when an event fails: by default, the stream."""
         return event.stream
+
+
+class Publisher(Projection):
+    """Passes events on, as they are stored, to another system that acknowledges them later.
+
+    A handler is `@on(…) def name(self, event, publish)`. No transaction is open while it runs.
+    """
+
+    def batch(self) -> AbstractContextManager[Callable[[RawEvent], None]]:
+        """The block in which the events of one transaction are published, by what it gives.
+
+        When it ends well, all of them are acknowledged; only then is anything committed. When it
+        ends with an error, what is not acknowledged is given up: those events come again.
+
+        Both the function and the end of the block may raise StoreUnavailable: nobody is to blame,
+        and the events come again later, as Poll says. The function raises EventFailed where its
+        event is to blame; then the policy decides. The end raises BatchRefused where one of the
+        events is to blame and it is not known which: then they come again at once, and fewer
+        together. Whatever else is raised stops the projection.
+        """
+        raise NotImplementedError
 
 
 class TableProjection(Generic[R]):

@@ -18,6 +18,8 @@ from holdfast.core.intake import unreadable
 from holdfast.core.judge import Give, Judge, Wait
 from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.ports import Clock, Session
+from holdfast.core.projection import Publisher
+from holdfast.core.publishing import PublishingEngine
 from holdfast.core.queue import Setback, Waiting, text_of
 from holdfast.core.signals import CallbackFailed, Recovered, Signal
 
@@ -60,12 +62,7 @@ class Trier:
         self.definition, self.session, self.judge = definition, session, judge
         self.clock, self.emit, self.names = clock, emit, names
         self._types, self._caller, self._blamed = types, caller, blamed
-        table = definition.table
-        self.engine: Engine = (
-            HandlerEngine(definition, types, session, caller)
-            if table is None
-            else TableEngine(definition, types, session, caller, table)
-        )
+        self.engine = _engine_of(definition, types, session, caller)
 
     def lane_of(self, event: RawEvent) -> str:
         """The lane of an event that is in no batch."""
@@ -156,3 +153,15 @@ class Trier:
             return False
         self.judge.succeeded()
         return True
+
+
+def _engine_of(
+    definition: Definition, types: EventTypes, session: Session, caller: Caller
+) -> Engine:
+    table = definition.table
+    if table is not None:
+        return TableEngine(definition, types, session, caller, table)
+    handlers = HandlerEngine(definition, types, session, caller)
+    if isinstance(definition.instance, Publisher):
+        return PublishingEngine(definition.instance, session, handlers)
+    return handlers

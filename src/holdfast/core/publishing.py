@@ -1,0 +1,92 @@
+"""Events that are passed on to another system, which says later that it has them.
+
+No transaction is open meanwhile: the other system may take its time, or be away, and the database
+is not held up by that. The transaction that moves the checkpoint begins when all is acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from holdfast.core.caller import Function
+from holdfast.core.engine import EventFailed
+from holdfast.core.event import RawEvent
+from holdfast.core.handling import HandlerBatch, HandlerEngine
+from holdfast.core.ports import Checkpoint, Session, Work
+from holdfast.core.projection import Publisher
+
+
+class PublishingEngine:
+    """Lets a publisher publish; `handlers` have the transaction."""
+
+    def __init__(self, publisher: Publisher, session: Session, handlers: HandlerEngine) -> None:
+        self._publisher, self._session, self._handlers = publisher, session, handlers
+
+    @contextmanager
+    def batch(
+        self,
+        checkpoint: Checkpoint | None,
+        events: Sequence[RawEvent],
+        work: Work | None,
+        *,
+        again: bool,
+        singly: bool,  # noqa: ARG002
+    ) -> Iterator[PublishingBatch]:
+        if checkpoint is not None:
+            # A runner that was deposed while it slept must not even begin.
+            self._session.check_epoch(checkpoint)
+        with ExitStack() as stack:
+            publishing = stack.enter_context(ExitStack())
+            publish = publishing.enter_context(self._publisher.batch())
+
+            def begin() -> HandlerBatch:
+                inner = self._handlers.batch(checkpoint, events, work, again=again, singly=True)
+                return stack.enter_context(inner)
+
+            yield PublishingBatch(self._handlers, publish, publishing.close, begin)
+
+    def committed(self) -> Sequence[Function]:
+        return self._handlers.committed()
+
+    def forget(self) -> None:
+        self._handlers.forget()
+
+
+class PublishingBatch:
+    """Events being published; `finish` returns when all are acknowledged."""
+
+    def __init__(
+        self,
+        handlers: HandlerEngine,
+        publish: Callable[[RawEvent], None],
+        finish: Callable[[], None],
+        begin: Callable[[], HandlerBatch],
+    ) -> None:
+        self._calls, self._publish, self._finish = handlers.calls, publish, finish
+        self._begin = begin
+        self._transaction: HandlerBatch | None = None
+        self.lane_of = handlers.calls.lane_of
+
+    def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
+        if instead is not None:  # A fallback, which may want to write.
+            return self._begun().apply(event, instead)
+        try:
+            handler = self._calls.definition.handler_of(event.type)
+        except Exception as error:
+            raise EventFailed(event, error) from error
+        if handler is None:
+            return False
+        handler(event, self._publish)
+        return True
+
+    @contextmanager
+    def finished(self) -> Iterator[Work]:
+        self._finish()
+        with self._begun().finished() as work:
+            yield work
+
+    def _begun(self) -> HandlerBatch:
+        if self._transaction is None:
+            self._transaction = self._begin()
+        return self._transaction
