@@ -42,6 +42,7 @@ MODULES = (
     "holdfast.sql.sqlite",
     "rich.console",
     "rich.table",
+    "tests.support.accounts",
     "tests.support.lanes",
     "tests.support.worker_app",
 )

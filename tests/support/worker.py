@@ -10,6 +10,8 @@ import threading
 from holdfast import Backoff, Poll
 from holdfast.core import reading
 from holdfast.core.signals import Signal
+from tests.support.speech import die_with_parent as die_with_parent
+from tests.support.speech import say as say
 from tests.support.worker_app import build_app
 
 URL = "WORKER_URL"
@@ -24,18 +26,6 @@ MAX_FAILURES = "WORKER_MAX_FAILURES"
 def say_signal(signal: Signal) -> None:
     details = getattr(signal, "epoch", None) or getattr(signal, "position", None) or ""
     say(f"{type(signal).__name__} {signal.projection} {details}")
-
-
-def say(line: str) -> None:
-    """One write for a line, so that lines of threads don't mix and a kill loses none."""
-    os.write(1, f"{line}\n".encode())
-
-
-def die_with_parent() -> None:
-    """The test holds the other end of our standard input for as long as it lives."""
-    while os.read(0, 1024):
-        pass
-    os._exit(9)
 
 
 if URL in os.environ:

@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from holdfast.core import reading
@@ -15,28 +15,17 @@ START_SECONDS = 30.0
 STOP_SECONDS = 30.0
 
 
-class WorkerProcess:
-    """`holdfast run` in a process of its own; its end is certain when the block ends."""
+class ChildProcess:
+    """`python -m` with these arguments and variables; its end is certain when the block ends."""
 
-    def __init__(
-        self,
-        url: str,
-        *options: str,
-        slow_seconds: float = 0.0,
-        batch_events: int = reading.BATCH_EVENTS,
-        max_failures: int = 0,
-        command: Sequence[str] = ("holdfast", "run", "tests.support.worker:app"),
-    ) -> None:
+    def __init__(self, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
         env = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
-            worker.URL: url,
-            worker.SLOW_SECONDS: str(slow_seconds),
-            worker.BATCH_EVENTS: str(batch_events),
-            worker.MAX_FAILURES: str(max_failures),
+            **variables,
         }
         self.lines: list[str] = []
-        self._process = Process([*command, *options], cwd=ROOT, env=env, merge_stderr=True)
+        self._process = Process(arguments, cwd=ROOT, env=env, merge_stderr=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -108,3 +97,26 @@ class WorkerProcess:
     def _read(self) -> None:
         for line in self._process.stdout:
             self.lines.append(line.decode().rstrip("\n"))
+
+
+class WorkerProcess(ChildProcess):
+    """`holdfast run` in a process of its own."""
+
+    def __init__(
+        self,
+        url: str,
+        *options: str,
+        slow_seconds: float = 0.0,
+        batch_events: int = reading.BATCH_EVENTS,
+        max_failures: int = 0,
+        command: Sequence[str] = ("holdfast", "run", "tests.support.worker:app"),
+    ) -> None:
+        super().__init__(
+            [*command, *options],
+            {
+                worker.URL: url,
+                worker.SLOW_SECONDS: str(slow_seconds),
+                worker.BATCH_EVENTS: str(batch_events),
+                worker.MAX_FAILURES: str(max_failures),
+            },
+        )

@@ -1,0 +1,187 @@
+"""Accounts whose events are on Kafka: what each event is, and what must come of all of them.
+
+Nothing about an event is random: whoever knows its account and its version knows the rest. So a
+producer that was killed can go on, and a check needs no list of what was produced.
+
+The projections are not idempotent. A balance is added to, and the log has no unique key, so an
+event that is lost, applied twice or out of order stays visible in the tables.
+"""
+
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from uuid import UUID, uuid5
+
+import msgspec
+
+from holdfast import App, Event, Policy, Poll, Projection, TableProjection, Tx, on
+from holdfast.kafka import KafkaSource
+from tests.support.worker_app import stay
+
+IDS = UUID("5e6f7a10-94a5-5d0e-a1c4-5a1f0f3d2b77")
+GROUP = "accounts"
+PROJECTIONS = ("balances", "log")
+
+
+@dataclass
+class FundsCredited:
+    """`hold` names a file: the log's handler stays in its transaction while the file exists.
+
+    `fail` names one too: the handler finds no connection to somewhere while it exists.
+    """
+
+    amount: int
+    hold: str = ""
+    fail: str = ""
+
+
+@dataclass
+class FundsDebited:
+    amount: int
+
+
+@dataclass
+class Balance:
+    account: str
+    amount: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One event as Kafka's client takes it."""
+
+    key: str
+    value: bytes
+    headers: dict[str, str | bytes | None]
+
+
+def account(number: int) -> str:
+    return f"account-{number}"
+
+
+def amount(stream: str, version: int) -> int:
+    """What an event adds to the balance; below zero it is debited."""
+    number = zlib.crc32(f"{stream}/{version}".encode())
+    size = number % 1_000 + 1
+    return -size if number >> 16 & 3 == 0 else size
+
+
+def record(stream: str, version: int, **settings: str) -> Record:
+    """The event of an account at a version; with settings it is a credit."""
+    change = amount(stream, version)
+    if settings:
+        event: Any = FundsCredited(abs(change), **settings)
+    else:
+        event = FundsDebited(-change) if change < 0 else FundsCredited(change)
+    headers: dict[str, str | bytes | None] = {
+        "holdfast-type": type(event).__name__,
+        "holdfast-version": str(version),
+        "holdfast-id": str(uuid5(IDS, f"{stream}/{version}")),
+    }
+    return Record(stream, msgspec.json.encode(event), headers)
+
+
+def balance(stream: str, version: int) -> int:
+    """What an account holds when it has come to a version."""
+    return sum(amount(stream, number) for number in range(1, version + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """So many events over so many accounts, which take turns."""
+
+    events: int
+    accounts: int
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """Each event's account and version, in the order in which they are produced."""
+        for number in range(self.events):
+            yield account(number % self.accounts), number // self.accounts + 1
+
+    def versions(self) -> dict[str, int]:
+        """Each account's last version."""
+        return dict(self)
+
+
+def build_accounts_app(
+    url: str,
+    *,
+    bootstrap: str,
+    topic: str,
+    settings: Mapping[str, Any] | None = None,
+    start: Any = "earliest",
+    first_version: int | None = 1,
+    poll: Poll | None = None,
+    policy: Policy | None = None,
+    slow_seconds: float = 0.0,
+    on_handling: Callable[[Event[Any]], None] = lambda _: None,
+) -> App:
+    """Each account's balance, and a log with a line for each event.
+
+    `slow_seconds` is spent inside the log's transaction at every third event, and `on_handling` is
+    called there, before the first write.
+    """
+    app = App(url)
+    is_sqlite = url.startswith("sqlite")
+    mark = "?" if is_sqlite else "%s"
+    entry = (
+        "INTEGER PRIMARY KEY AUTOINCREMENT" if is_sqlite else "bigint GENERATED ALWAYS AS IDENTITY"
+    )
+    source = KafkaSource(
+        topic,
+        bootstrap=bootstrap,
+        group=GROUP,
+        start=start,
+        first_version=first_version,
+        settings=settings,
+    )
+
+    @app.projection(source=source, poll=poll, policy=policy)
+    class Balances(TableProjection[Balance]):
+        """Folded in memory, written in bulk."""
+
+        @on(FundsCredited)
+        def credited(self, row: Balance, event: Event[FundsCredited]) -> None:
+            row.amount += event.data.amount
+
+        @on(FundsDebited)
+        def debited(self, row: Balance, event: Event[FundsDebited]) -> None:
+            row.amount -= event.data.amount
+
+    @app.projection(source=source, poll=poll, policy=policy)
+    class Log(Projection):
+        """A line for each event, and by which process."""
+
+        tables: ClassVar = {
+            "log": "CREATE TABLE log"
+            f" (entry {entry}, stream text, version bigint, amount bigint, process bigint)"
+        }
+
+        @on(FundsCredited)
+        def credited(self, event: Event[FundsCredited], tx: Tx) -> None:
+            self._add(event, event.data.amount, tx)
+            if event.data.hold:
+                stay(Path(event.data.hold))
+            if event.data.fail and Path(event.data.fail).exists():
+                Path(event.data.fail).with_suffix(".reached").touch()
+                raise ConnectionError("the bank is away")
+
+        @on(FundsDebited)
+        def debited(self, event: Event[FundsDebited], tx: Tx) -> None:
+            self._add(event, -event.data.amount, tx)
+
+        def _add(self, event: Event[Any], change: int, tx: Tx) -> None:
+            on_handling(event)
+            tx.execute(
+                "INSERT INTO log (stream, version, amount, process)"
+                f" VALUES ({mark}, {mark}, {mark}, {mark})",
+                (event.stream, event.version, change, os.getpid()),
+            )
+            if slow_seconds and event.position % 3 == 0:
+                time.sleep(slow_seconds)
+
+    return app

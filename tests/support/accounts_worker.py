@@ -1,0 +1,44 @@
+"""The process that the Kafka tests kill: `holdfast run tests.support.accounts_worker:app`.
+
+The environment says what it reads, where its rows are, and how it is to behave. Every signal of the
+runtime, and every event that the log begins to handle, is a line on the standard output.
+"""
+
+import json
+import os
+import threading
+
+from holdfast.core import reading
+from holdfast.core.signals import Signal
+from tests.support.accounts import build_accounts_app
+from tests.support.speech import die_with_parent, say
+
+URL = "ACCOUNTS_URL"
+BOOTSTRAP = "ACCOUNTS_BOOTSTRAP"
+TOPIC = "ACCOUNTS_TOPIC"
+SETTINGS = "ACCOUNTS_SETTINGS"
+"""The client's settings, as JSON."""
+BATCH_EVENTS = "ACCOUNTS_BATCH_EVENTS"
+SLOW_SECONDS = "ACCOUNTS_SLOW_SECONDS"
+"""Spent inside the log's transaction at every third event."""
+
+
+def say_signal(signal: Signal) -> None:
+    number = signal.feed.rpartition("[")[2].removesuffix("]")
+    details = getattr(signal, "epoch", None) or getattr(signal, "position", None) or ""
+    say(f"{type(signal).__name__} {signal.projection} {number} {details}")
+
+
+if URL in os.environ:
+    threading.Thread(target=die_with_parent, daemon=True).start()
+    reading.BATCH_EVENTS = reading.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
+    app = build_accounts_app(
+        os.environ[URL],
+        bootstrap=os.environ[BOOTSTRAP],
+        topic=os.environ[TOPIC],
+        settings=json.loads(os.environ[SETTINGS]),
+        slow_seconds=float(os.environ[SLOW_SECONDS]),
+        on_handling=lambda event: say(f"Handling {event.stream} {event.version}"),
+    )
+    app.listen(say_signal)
+    say("Loaded")
