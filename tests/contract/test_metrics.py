@@ -34,6 +34,7 @@ from holdfast.metrics import catalogue, gauges, observe_opentelemetry, observe_p
 from holdfast.metrics.catalogue import Metric
 from holdfast.testing import FixedClock
 from holdfast.testing.contracts.samples import eventually, status_of
+from tests.support.bank_topic import Make, Topic, register
 
 WORK, STUCK = ("work", "journal"), ("stuck", "journal")
 SOON = Backoff.constant(0.001)
@@ -245,3 +246,20 @@ def test_what_another_app_runs_on_the_database_is_not_ours(world: World, store_u
         other.catch_up()
         assert [status.projection for status in world.app.status()] == ["theirs"]
         assert world.metrics.value(catalogue.LAG_EVENTS, "theirs", "journal") is None
+
+
+def test_what_was_here_before_is_counted(
+    store_url: str, kafka_broker: str, kafka_topic: Make
+) -> None:
+    topic = Topic(kafka_broker, kafka_topic())
+    for version in (1, 2, 2, 1, 3):
+        topic.credit("a", version)
+    topic.flush()
+    with App(store_url) as app:
+        metrics = Metrics(app)
+        register(app, topic.source())
+        app.catch_up()
+        whose = ("balances", f"{topic.name}[0]")
+        assert metrics.value(catalogue.DUPLICATES, *whose) == 2
+        assert metrics.value(catalogue.PROCESSED, *whose) == 3
+        metrics.close()

@@ -41,6 +41,7 @@ HEARD: list[tuple[Signal, dict[Metric, float]]] = [
     (signals.Retrying("p", "f", 4, 2, 0.1), {catalogue.RETRIED: 1}),
     (signals.BreakerOpened("p", "f", 4, 30.0), {}),
     (signals.Skipped("p", "f", 4, "T", "lane"), {catalogue.SKIPPED: 1}),
+    (signals.Duplicates("p", "f", 3), {catalogue.DUPLICATES: 3}),
     (signals.Parked("p", "f", 4, "T", "lane"), {catalogue.PARKED: 1}),
     (signals.Queued("p", "f", "lane", 3), {}),
     (signals.Died("p", "f", 4, "T", "lane"), {catalogue.DEAD: 1}),
