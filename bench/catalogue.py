@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from bench.case import Case, Scale
-from bench.cases import appends, claims, hand_written, holdfast, outbox, poison, slow
+from bench.cases import appends, claims, hand_written, holdfast, kafka, outbox, poison, slow
 
 # A peer's module can only be imported where the peer is installed.
 PEERS = ("eventsource_py", "eventsourcing")
@@ -27,6 +27,8 @@ GROUPS = (
     "slow/sqlite",
     "claim/due",
     "claim/closed",
+    "kafka/postgres",
+    "kafka/sqlite",
 )
 
 
@@ -55,6 +57,7 @@ def catalogue(scale: Scale) -> Catalogue:
         *outbox.cases(scale),
         *slow.cases(scale),
         *claims.cases(scale),
+        *kafka.cases(scale),
     ]
     missing = []
     for peer in PEERS:

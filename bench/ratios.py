@@ -67,6 +67,10 @@ RATIOS = (
     Ratio("slow/sqlite/one-process", to=SLOW_PER_SECOND, bar=0.9),
     Ratio("claim/due/many", to="claim/due/few", bar=1 / 1.5),
     Ratio("claim/closed/many", to="claim/closed/few", bar=1 / 1.5),
+    Ratio("kafka/postgres/topic", to="kafka/postgres/journal", bar=0.5),
+    Ratio("kafka/postgres/topic-of-4", to="kafka/postgres/journal", bar=0.5),
+    Ratio("kafka/sqlite/topic", to="kafka/sqlite/journal", bar=0.5),
+    Ratio("kafka/sqlite/topic-of-4", to="kafka/sqlite/journal", bar=0.5),
 )
 
 

@@ -12,6 +12,7 @@ from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.catch_up import case, table
 from bench.connection import native
 from holdfast import App, Event, Projection, TableProjection, Tx, on
+from holdfast.core.worker import ForeignSource
 
 Delivery = Literal["log", "outbox"]
 
@@ -78,10 +79,10 @@ def catch_up_handlers(url: str, *, events: int) -> Sample:
     return catch_up(handlers_app(url), events)
 
 
-def table_app(url: str, *, delivery: Delivery = "log") -> App:
+def table_app(url: str, *, delivery: Delivery = "log", source: ForeignSource | None = None) -> App:
     app = App(url)
 
-    @app.projection(delivery=delivery)
+    @app.projection(delivery=delivery, source=source)
     class AccountBalance(TableProjection[Balance]):
         @on(AccountOpened)
         def opened(self, row: Balance, event: Event[AccountOpened]) -> None:

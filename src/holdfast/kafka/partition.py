@@ -148,24 +148,19 @@ class PartitionSource:
             messages += consumer.consume(count - 1, 0)
         took = False
         for message in messages:
-            took = self._add(message) or took
+            error = message.error()
+            if error is not None:
+                self._on_error(error, message)
+                continue
+            record = record_of(message)
+            if record.offset < self._through:
+                continue
+            event = self._source.event_of(record)
+            if event is not None:
+                self._events.append(event)
+            self._through = record.offset + 1
+            self._is_at_end, took = False, True
         return took
-
-    def _add(self, message: Message) -> bool:
-        error = message.error()
-        if error is not None:
-            self._on_error(error, message)
-            return False
-        offset = message.offset()
-        assert offset is not None
-        if offset < self._through:
-            return False
-        event = self._source.event_of(record_of(message))
-        if event is not None:
-            self._events.append(event)
-        self._through = offset + 1
-        self._is_at_end = False
-        return True
 
     def _on_error(self, error: KafkaError, message: Message) -> None:
         code = error.code()
@@ -214,17 +209,14 @@ class PartitionSource:
 def record_of(message: Message) -> Record:
     """A record, as the client gives it."""
     _, timestamp = message.timestamp()
-    found: Any = message.headers()
-    topic, partition, offset = message.topic(), message.partition(), message.offset()
-    assert topic is not None
-    assert partition is not None
-    assert offset is not None
+    headers: Any = message.headers()
+    place: Any = message
     return Record(
-        topic,
-        partition,
-        offset,
+        place.topic(),
+        place.partition(),
+        place.offset(),
         timestamp if timestamp > 0 else None,
         message.key(),
         message.value(),
-        tuple(found) if found else (),
+        tuple(headers) if headers else (),
     )

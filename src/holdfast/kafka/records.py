@@ -119,6 +119,38 @@ def raw_event(record: Record, decoded: Decoded, *, contiguous: bool) -> KafkaEve
     )
 
 
+def usual_event(
+    record: Record, headers: Mapping[str, bytes | None], names: tuple[str, str, str, str]
+) -> KafkaEvent | None:
+    """The event, if all is where `names` of headers say: type, version, id, time. Else None.
+
+    For records by the million: what is the same in many of them is checked once.
+    """
+    if len(headers) != len(names):
+        return None
+    try:
+        type_name, version, id_, at = [headers[name] for name in names]
+        moment = datetime.fromisoformat(at.decode())  # type: ignore[union-attr]
+        data = record.value.decode()  # type: ignore[union-attr]
+        number = int(version) if version.isdigit() else -1  # type: ignore
+        if moment.tzinfo is not UTC or not 0 <= number <= MAX_VERSION:
+            return None
+        _scan(data)
+        return KafkaEvent(
+            record.offset + 1,
+            _stream_of(record.key),
+            number,
+            _convert(id_.decode(), UUID),  # type: ignore[union-attr]
+            _type_of(type_name),
+            data,
+            "{}",
+            moment,
+            record,
+        )
+    except Exception:
+        return None
+
+
 def unreadable_event(record: Record, stream: str, error: Undecodable) -> KafkaEvent:
     """The event that stands for a record that can't be decoded, in the lane of `stream`."""
     text = str(error).encode("utf-8", "backslashreplace").decode()
@@ -171,6 +203,16 @@ _decode_record = msgspec.json.Decoder(Record).decode
 _scan = msgspec.json.Decoder(msgspec.Raw).decode
 _scan_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _check_type = lru_cache(maxsize=1024)(check_type)
+
+
+@lru_cache(maxsize=50_000)
+def _stream_of(key: bytes) -> str:
+    return check_stream(key.decode())
+
+
+@lru_cache(maxsize=1024)
+def _type_of(name: bytes) -> str:
+    return check_type(name.decode())
 
 
 def _bad_name(record: Record, decoded: Decoded) -> Undecodable:

@@ -116,6 +116,7 @@ class KafkaSource:
         self.tombstones, self.dead_letters = tombstones, dead_letters
         self.settings = dict(settings or {})
         self.envelope = _envelope(decode)
+        self._quick = self.envelope.event if type(self.envelope) is Holdfast else None
         self._check()
         self._admins: dict[int, AdminClient] = {}
 
@@ -190,6 +191,8 @@ class KafkaSource:
 
     def event_of(self, record: Record) -> KafkaEvent | None:
         """The event in a record; one that stands for it where it can't be decoded."""
+        if self._quick is not None and (event := self._quick(record)) is not None:
+            return event
         try:
             if record.value is None:
                 return self._tombstone(record)
