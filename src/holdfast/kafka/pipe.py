@@ -133,10 +133,11 @@ class Pipe:
         """
         acknowledged, until = self._acknowledged, time.monotonic() + self._timeout_seconds
         while self._acknowledged < self._sent:
-            left, fatal = self._serve()
-            if self._errors or fatal is not None:
+            left = self._serve()
+            if self._errors:
+                # Not what has only followed from another's refusal, if more is known.
                 real = (e for e in self._errors if e.code() not in CONSEQUENCES)
-                error = next(real, fatal or self._errors[0])
+                error = next(real, self._errors[0])
                 if alone is not None:  # Nothing of it is left.
                     self._sent -= 1
                     self._errors.clear()
@@ -178,20 +179,21 @@ class Pipe:
         self._streams.clear()
         self._begin_again_at = time.monotonic() + FORGET_SECONDS
 
-    def _serve(self) -> tuple[int, KafkaError | None]:
-        """Takes in acknowledgements; returns how many are missing, and a fatal error."""
+    def _serve(self) -> int:
+        """Takes in acknowledgements; returns how many are missing."""
         try:
-            return self._producer.flush(WAIT_SECONDS), None
-        except KafkaException as error:
-            fatal = error_of(error)
-        except SystemError as error:
-            # The client has raised the fatal error, and gone on to call back, which Python forbids.
-            if not isinstance(error.__cause__, KafkaException):
-                raise
-            fatal = error_of(error.__cause__)
-        with suppress(KafkaException, SystemError):
-            self._producer.flush(WAIT_SECONDS)
-        return 0, fatal
+            return self._producer.flush(WAIT_SECONDS)
+        except (KafkaException, SystemError) as raised:
+            # The client raises a fatal error, and calls back while it does, which Python forbids.
+            error = raised.__cause__ if isinstance(raised, SystemError) else raised
+            with suppress(KafkaException, SystemError):
+                self._producer.flush(WAIT_SECONDS)  # There may be a report that says more.
+            self._errors.append(
+                error_of(error)
+                if isinstance(error, KafkaException)
+                else KafkaError(KafkaError._FATAL)
+            )
+            return 0
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -223,7 +225,7 @@ class Pipe:
             )
             return EventFailed(event, refused)
         self._is_broken = True
-        if error.code() in REFUSED or error.code() == KafkaError._GAPLESS_GUARANTEE:
+        if error.code() in REFUSED | CONSEQUENCES and not self.singly:
             batch = BatchRefused()
             batch.__cause__ = RecordRefused(self._shown(f"{what}: {error.str()} ({error.name()})"))
             return batch

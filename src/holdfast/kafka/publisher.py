@@ -157,7 +157,7 @@ class KafkaPublisher(Publisher):
         if self._alone_for:
             self._alone_for -= 1
             if not self._alone_for:
-                self._batch_bytes = max(1, self._batch_bytes // 2)
+                self._batch_bytes = max(1, self._batch_bytes // 4)
 
     def _shown(self, text: str) -> str:
         return without_secrets(text, self.settings)
