@@ -14,6 +14,7 @@ import holdfast
 import holdfast.testing
 from holdfast import App, Backoff, Breaker, HoldfastError, Limits, Policy, Poll, RetryBudget
 from holdfast.cli import cli
+from holdfast.kafka import KafkaSource
 from tests.support.pages import ROOT, pages
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -78,7 +79,11 @@ def test_the_tree_of_errors_is_the_one_in_the_code() -> None:
 
 
 def settings() -> Iterator[tuple[str, str, Any]]:
-    for heading, function in (("App", App.__init__), ("Projection", App.projection)):
+    for heading, function in (
+        ("App", App.__init__),
+        ("Projection", App.projection),
+        ("KafkaSource", KafkaSource.__init__),
+    ):
         for name, parameter in inspect.signature(function).parameters.items():
             if name not in ("self", "cls"):
                 yield heading, name, parameter.default
