@@ -44,9 +44,6 @@ CONSEQUENCES = frozenset((KafkaError._FATAL, KafkaError._GAPLESS_GUARANTEE))
 FORGET_SECONDS = 600.0
 """After so long, a broker may know a producer no more that has sent nothing to a partition."""
 
-QUERY_SECONDS = 10.0
-"""How long the brokers may take to tell a topic's partitions."""
-
 WAIT_SECONDS = 0.25
 """How long the client waits for acknowledgements at a time."""
 
@@ -72,7 +69,7 @@ class Pipe:
         timeout_seconds: float,
         shown: Callable[[str], str],
     ) -> None:
-        """`timeout_seconds`: without any acknowledgement; `shown` gives texts as others see them.
+        """`timeout_seconds`: without any answer; `shown` gives texts as others may see them.
 
         Raises ConfigError; the brokers are not asked yet.
         """
@@ -161,7 +158,7 @@ class Pipe:
     def _begin_again(self) -> None:
         """Nothing is known of the partitions, but how many there are."""
         try:
-            found = self._producer.list_topics(self._topic, timeout=QUERY_SECONDS)
+            found = self._producer.list_topics(self._topic, timeout=self._timeout_seconds)
         except KafkaException as error:
             with suppress(KafkaException, SystemError):
                 self._producer.poll(0)  # It may have heard why.
