@@ -7,6 +7,7 @@ the checkpoint says; who may do so is settled before, by group and lease.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
@@ -17,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.ports import Checkpoint, Chunk, Session
 from holdfast.kafka.errors import GONE, OUT_OF_RANGE, error_of, failure
-from holdfast.kafka.records import KafkaEvent, Record
+from holdfast.kafka.records import NO_ID, KafkaEvent, Record
 
 if TYPE_CHECKING:
     from holdfast.kafka.source import KafkaSource
@@ -48,7 +49,7 @@ class PartitionSource:
         self._consumer: Consumer | None = None
         self._session: Session | None = None
         self._events: list[KafkaEvent] = []
-        self._from = self._through = 0
+        self._from = self._through = self._read = 0
         self._is_assigned = self._is_at_end = False
         self.fault: HoldfastError | None = None
         """Set from another thread: why nothing more may be read."""
@@ -67,6 +68,8 @@ class PartitionSource:
             if not self._take(limit - (len(self._events) - start), wait):
                 break
         events = self._events[start : start + limit]
+        if events:
+            self._read = events[-1].position
         if len(events) == limit:
             return Chunk(events)
         return Chunk(events, through=self._through)
@@ -86,7 +89,7 @@ class PartitionSource:
         origin = self._source.topic_id(self.topic)
         begin = low if self._source.start == "earliest" else high
         known, checkpoint = self._session.begin_feed(checkpoint, origin, begin)
-        if origin != known:
+        if origin != known and NO_ID not in (origin, known):
             raise self._recreated(checkpoint)
         position = checkpoint.position
         if position < low:
@@ -105,6 +108,10 @@ class PartitionSource:
         return checkpoint
 
     def wait(self, timeout_seconds: float) -> bool:
+        if self._events and self._events[-1].position > self._read:
+            # Somebody waits who does not want to read now: nothing is piled up for him.
+            time.sleep(min(timeout_seconds, STOP_SECONDS))
+            return True
         left = timeout_seconds
         while left > 0 and not self._stopping():
             if self._take(1, min(left, STOP_SECONDS)):
@@ -129,7 +136,7 @@ class PartitionSource:
     def _assign(self, after: int) -> None:
         consumer = self._client()
         self._events.clear()
-        self._from = self._through = after
+        self._from = self._through = self._read = after
         self._is_at_end = False
         try:
             consumer.assign([TopicPartition(self.topic, self.partition, after)])

@@ -16,6 +16,9 @@ from holdfast.core.event import ForeignEvent, check_stream, check_type
 from holdfast.core.intake import UNDECODABLE
 from holdfast.core.intake import Undecodable as Undecodable
 
+NO_ID = "-"
+"""What a topic has, instead of an id, whose brokers give none."""
+
 MAX_VERSION = 2**63 - 1
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

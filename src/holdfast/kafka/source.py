@@ -31,6 +31,7 @@ from holdfast.kafka.errors import error_of, failure, is_secret, without_secrets
 from holdfast.kafka.letters import dead_letters_sink, letter, origin_of, read_all
 from holdfast.kafka.partition import PartitionSource
 from holdfast.kafka.records import (
+    NO_ID,
     Decoded,
     KafkaEvent,
     Record,
@@ -213,7 +214,10 @@ class KafkaSource:
         return metadata.error is None and partition in metadata.partitions
 
     def topic_id(self, topic: str) -> str:
-        """What tells a topic from another one of its name; "-" where the broker can't say."""
+        """What tells a topic from another one of its name; NO_ID where the brokers can't say."""
+        cluster = self._cluster(topic)
+        if cluster.controller_id not in cluster.brokers:
+            return NO_ID  # Nobody there would answer.
         try:
             futures = self._admin().describe_topics(
                 TopicCollection([topic]), request_timeout=QUERY_SECONDS
@@ -222,11 +226,11 @@ class KafkaSource:
         except KafkaException as error:
             inner = error_of(error)
             if inner.code() in NOT_SUPPORTED:
-                return "-"
+                return NO_ID
             raise failure(inner, f"topic {topic!r} can't be described") from error
         except TimeoutError as error:
             raise StoreUnavailable(f"topic {topic!r} can't be described in time") from error
-        return "-" if found is None else str(found)
+        return NO_ID if found is None else str(found)
 
     def reader(self) -> Consumer:
         """A consumer that is in no group, for one partition."""
@@ -294,8 +298,11 @@ class KafkaSource:
         return found
 
     def _metadata(self, topic: str) -> Any:
+        return self._cluster(topic).topics[topic]
+
+    def _cluster(self, topic: str) -> Any:
         try:
-            return self._admin().list_topics(topic, timeout=QUERY_SECONDS).topics[topic]
+            return self._admin().list_topics(topic, timeout=QUERY_SECONDS)
         except KafkaException as error:
             raise failure(
                 error_of(error), f"the brokers at {self.bootstrap} can't be asked"

@@ -29,6 +29,7 @@ from holdfast.core.worker import Wiring, Worker
 from holdfast.kafka.errors import error_of, failure
 from holdfast.kafka.leases import GroupLeases
 from holdfast.kafka.partition import PartitionSource
+from holdfast.kafka.records import NO_ID
 from holdfast.kafka.source import KafkaSource, feed_name
 
 POLL_SECONDS = 0.25
@@ -95,8 +96,12 @@ class KafkaWorker(Worker):
 
     def _catch_up(self) -> None:
         places = self._source.feeds()
-        for place in places:
-            self._begin(place, in_group=False)
+        try:
+            for place in places:
+                self._begin(place, in_group=False)
+        except BaseException:
+            self._end(places)
+            raise
         for place in places:
             self._parts[place].thread.join()
         self._has_ended = True
@@ -198,7 +203,7 @@ class KafkaWorker(Worker):
             except HoldfastError:
                 continue  # Those who read it find out.
             before = self._topic_ids.setdefault(topic, now)
-            if now != before:
+            if now != before and NO_ID not in (now, before):
                 for part in self._parts.values():
                     if part.source.topic == topic:
                         part.source.fault = HoldfastError(
