@@ -1,0 +1,42 @@
+"""The process that publishes, which tests kill: `holdfast run tests.support.publish_worker:app`.
+
+The environment says which database and which topic, beside what worker.py reads from it.
+"""
+
+import os
+import threading
+
+from holdfast import App, Backoff, Poll
+from holdfast.core import reading
+from holdfast.kafka import KafkaPublisher
+from tests.support.worker import BATCH_EVENTS, URL, die_with_parent, say, say_signal
+
+TOPIC = "PUBLISH_TOPIC"
+BOOTSTRAP = "PUBLISH_BOOTSTRAP"
+
+QUICK = Poll(
+    failure_backoff=Backoff(delay_seconds=0.05, max_delay_seconds=0.2),
+    max_consecutive_failures=None,
+)
+
+
+def build_publisher(url: str, *, bootstrap: str, topic: str) -> App:
+    """An app that publishes its journal to a topic."""
+    app = App(url)
+    into, broker = topic, bootstrap
+
+    @app.projection(poll=QUICK)
+    class Publish(KafkaPublisher):
+        topic = into
+        bootstrap = broker
+        timeout_seconds = 2.0
+
+    return app
+
+
+if TOPIC in os.environ:
+    threading.Thread(target=die_with_parent, daemon=True).start()
+    reading.BATCH_EVENTS = reading.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
+    app = build_publisher(os.environ[URL], bootstrap=os.environ[BOOTSTRAP], topic=os.environ[TOPIC])
+    app.listen(say_signal)
+    say("Loaded")
