@@ -32,8 +32,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from holdfast import App, Event, TableProjection, on
-from holdfast.kafka import KafkaSource
-from holdfast.kafka.envelopes import Json
+from holdfast.kafka import Json, KafkaSource
 
 BOOTSTRAP = os.environ.get("KAFKA_BOOTSTRAP", "localhost:9092")
 TOPIC = os.environ.get("KAFKA_TOPIC", "accounts")
