@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -16,20 +17,24 @@ from confluent_kafka.admin._resource import ResourceType
 
 from holdfast import (
     App,
+    Backoff,
     Event,
     NewEvent,
     Park,
     Policy,
+    Poll,
     ProjectionFaulted,
     QueueSelection,
     TableProjection,
     on,
 )
+from holdfast.core.signals import PollFailed, Signal
 from holdfast.kafka import KafkaPublisher, KafkaSource
 from tests.conftest import MakeTopic
 from tests.contract.test_forks import Child
+from tests.support.kafka import create_topic, delete_topic
 from tests.support.kafka_read import read_topic, taken, versions
-from tests.support.postgres import Databases
+from tests.support.postgres import Databases, wait_until
 from tests.support.sql import execute
 
 STREAMS = 7
@@ -285,6 +290,30 @@ def test_a_topic_that_takes_little_at_once_gets_little_at_once(
     app.catch_up()
     check_complete(app, kafka_broker, topic)
     assert len(read_topic(kafka_broker, topic)) == before + 300  # It has learnt what fits.
+
+
+def test_a_topic_may_be_made_later(
+    app: App, kafka_broker: str, request: pytest.FixtureRequest
+) -> None:
+    topic = f"holdfast-test-{uuid4().hex}"
+    failures: list[str] = []
+
+    def listen(signal: Signal) -> None:
+        if isinstance(signal, PollFailed):
+            failures.append(signal.error)
+
+    app.listen(listen)
+    app.projection(poll=Poll(failure_backoff=Backoff(delay_seconds=0.05)))(
+        publisher(kafka_broker, topic)
+    )
+    append(app, range(10))
+    with app.running():
+        wait_until(lambda: bool(failures), 30, "a failure")
+        create_topic(kafka_broker, topic)
+        request.addfinalizer(lambda: delete_topic(kafka_broker, topic))
+        app.wait_for("publish", app.journal.head(), timeout_seconds=30)
+    assert f"topic {topic!r} is not at {kafka_broker}" in failures[0]
+    check_complete(app, kafka_broker, topic)
 
 
 def test_it_can_be_rewound(app: App, kafka_broker: str, kafka_topic: MakeTopic) -> None:

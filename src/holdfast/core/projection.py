@@ -91,11 +91,11 @@ class Publisher(Projection):
         When it ends well, all of them are acknowledged; only then is anything committed. When it
         ends with an error, what is not acknowledged is given up: those events come again.
 
-        Both the function and the end of the block may raise StoreUnavailable: nobody is to blame,
-        and the events come again later, as Poll says. The function raises EventFailed where its
-        event is to blame; then the policy decides. The end raises BatchRefused where one of the
-        events is to blame and it is not known which: then they come again at once, and fewer
-        together. Whatever else is raised stops the projection.
+        The function raises EventFailed where its event is to blame: then the policy decides. Both
+        it and the end of the block raise StoreUnavailable where nobody is: the events come again
+        later, as Poll says. And BatchRefused where one of the events is to blame, and it is not
+        known which: they come again at once, and if that does not show it, fewer together.
+        Whatever else is raised stops the projection.
         """
         raise NotImplementedError
 
