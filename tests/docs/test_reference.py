@@ -11,6 +11,7 @@ import click
 import pytest
 
 import holdfast
+import holdfast.kafka
 import holdfast.testing
 from holdfast import App, Backoff, Breaker, HoldfastError, Limits, Policy, Poll, RetryBudget
 from holdfast.cli import cli
@@ -63,6 +64,13 @@ def test_every_public_member_is_documented(name: str) -> None:
     text = API[name]
     for member in [m for m in dir(value) if not (m.startswith("_") or hasattr(Exception, m))]:
         assert re.search(rf"`@?{member}\b", text), f"{name}.{member} is not in api.md"
+
+
+@pytest.mark.parametrize("name", holdfast.kafka.__all__)
+def test_every_name_of_kafka_is_documented(name: str) -> None:
+    assert name in API or re.search(rf"`{name}\b", API["Envelopes"])
+    if issubclass(getattr(holdfast.kafka, name), HoldfastError):
+        assert name in ERRORS
 
 
 @pytest.mark.parametrize("name", holdfast.testing.__all__)
