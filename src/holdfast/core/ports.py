@@ -327,3 +327,9 @@ class Leases(Protocol):
 
     def acquire(self, checkpoint: Checkpoint) -> Lease | None:
         """The lease, or None while another process has it."""
+
+    def cut_off(self, checkpoint: Checkpoint) -> None:
+        """Undoes what the last leader has begun, where that can be done.
+
+        For whoever comes after it: frozen inside a transaction, it would keep that one waiting.
+        """

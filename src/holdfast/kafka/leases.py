@@ -17,7 +17,8 @@ class GroupLeases:
     """The store's leases, for partitions that a group assigns.
 
     The group has the last word: when the holder of a lease does not let go, the partition is worked
-    on without. The epoch, which is raised then, keeps the holder from changing anything.
+    on without. The epoch, which is raised then, keeps the holder from changing anything, and what
+    it has begun is undone, where it would keep others waiting.
     """
 
     def __init__(self, leases: Leases, clock: Clock, *, is_assigned: Callable[[], bool]) -> None:
@@ -34,7 +35,18 @@ class GroupLeases:
             if now - self._asked_since < PATIENCE_SECONDS or not self._is_assigned():
                 return None
         self._asked_since = None
-        return _GroupLease(self, checkpoint, lease)
+        found = _GroupLease(self, checkpoint, lease)
+        if checkpoint.state == "running":
+            self._cut_off(checkpoint, found)
+        return found
+
+    def _cut_off(self, checkpoint: Checkpoint, found: Lease) -> None:
+        """Who has led it has not said that it ends: it is dead, cut off, or frozen."""
+        try:
+            self._leases.cut_off(checkpoint)
+        except BaseException:
+            found.release()
+            raise
 
     def ask(self, checkpoint: Checkpoint) -> Lease | None:
         return self._leases.acquire(checkpoint)

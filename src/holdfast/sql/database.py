@@ -138,6 +138,9 @@ class Database(Protocol):
     def depose(self, checkpoint_id: int) -> None:
         """Takes the lease away from whoever holds it."""
 
+    def cut_off(self, checkpoint_id: int) -> None:
+        """Ends the transaction that the last leader is in, where that can be done."""
+
     def column_ddl(self, column: Column, *, with_default: bool) -> str:
         """A column's definition for CREATE TABLE, or with its default for ADD COLUMN."""
 

@@ -151,6 +151,10 @@ class PostgresDatabase:
         with self.reading() as connection:
             connection.run("end_leader", {"id": checkpoint_id})
 
+    def cut_off(self, checkpoint_id: int) -> None:
+        with self.reading() as connection:
+            connection.run("end_runner", {"id": checkpoint_id})
+
     def column_ddl(self, column: Column, *, with_default: bool) -> str:
         null = "" if column.optional else " NOT NULL"
         default = ""

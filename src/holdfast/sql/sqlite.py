@@ -148,6 +148,9 @@ class SqliteDatabase:
     def depose(self, checkpoint_id: int) -> None:
         self._leases.depose(checkpoint_id)
 
+    def cut_off(self, checkpoint_id: int) -> None:
+        """Nobody can end another process's transaction here."""
+
     def column_ddl(self, column: Column, *, with_default: bool) -> str:
         null = "" if column.optional else " NOT NULL"
         default = ""

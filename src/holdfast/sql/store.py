@@ -397,6 +397,9 @@ class SqlLeases:
     def acquire(self, checkpoint: Checkpoint) -> Lease | None:
         return self._database.lease(checkpoint)
 
+    def cut_off(self, checkpoint: Checkpoint) -> None:
+        self._database.cut_off(checkpoint.id)
+
 
 def is_ours(feed: str) -> bool:
     """Whether we number the feed ourselves, so that positions say what comes before what."""
