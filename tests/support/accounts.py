@@ -41,7 +41,11 @@ class FundsCredited:
 
 @dataclass
 class FundsDebited:
+    """The same the other way."""
+
     amount: int
+    hold: str = ""
+    fail: str = ""
 
 
 @dataclass
@@ -71,12 +75,9 @@ def amount(stream: str, version: int) -> int:
 
 
 def record(stream: str, version: int, **settings: str) -> Record:
-    """The event of an account at a version; with settings it is a credit."""
+    """The event of an account at a version; the settings say what its handler meets."""
     change = amount(stream, version)
-    if settings:
-        event: Any = FundsCredited(abs(change), **settings)
-    else:
-        event = FundsDebited(-change) if change < 0 else FundsCredited(change)
+    event = (FundsDebited if change < 0 else FundsCredited)(abs(change), **settings)
     headers: dict[str, str | bytes | None] = {
         "holdfast-type": type(event).__name__,
         "holdfast-version": str(version),
@@ -154,21 +155,17 @@ def build_accounts_app(
 
     @app.projection(source=source, poll=poll, policy=policy)
     class Log(Projection):
-        """A line for each event, and by which process."""
+        """A line for each event, and by which process; and how many lines an account has."""
 
         tables: ClassVar = {
             "log": "CREATE TABLE log"
-            f" (entry {entry}, stream text, version bigint, amount bigint, process bigint)"
+            f" (entry {entry}, stream text, version bigint, amount bigint, process bigint)",
+            "log_count": "CREATE TABLE log_count (stream text PRIMARY KEY, n bigint)",
         }
 
         @on(FundsCredited)
         def credited(self, event: Event[FundsCredited], tx: Tx) -> None:
             self._add(event, event.data.amount, tx)
-            if event.data.hold:
-                stay(Path(event.data.hold))
-            if event.data.fail and Path(event.data.fail).exists():
-                Path(event.data.fail).with_suffix(".reached").touch()
-                raise ConnectionError("the bank is away")
 
         @on(FundsDebited)
         def debited(self, event: Event[FundsDebited], tx: Tx) -> None:
@@ -181,7 +178,15 @@ def build_accounts_app(
                 f" VALUES ({mark}, {mark}, {mark}, {mark})",
                 (event.stream, event.version, change, os.getpid()),
             )
+            increment = f"UPDATE log_count SET n = n + 1 WHERE stream = {mark}"
+            if not tx.execute(increment, (event.stream,)):
+                tx.execute(f"INSERT INTO log_count VALUES ({mark}, 1)", (event.stream,))
             if slow_seconds and event.position % 3 == 0:
                 time.sleep(slow_seconds)
+            if event.data.hold:
+                stay(Path(event.data.hold))
+            if event.data.fail and Path(event.data.fail).exists():
+                Path(event.data.fail).with_suffix(".reached").touch()
+                raise ConnectionError("the bank is away")
 
     return app

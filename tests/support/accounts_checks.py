@@ -100,6 +100,27 @@ def await_processed(
         raise TimeoutError(f"{error}; there are {read_partitions(url)}") from None
 
 
+def await_versions(
+    url: str, versions: Mapping[str, int], *, projections: Sequence[str] = PROJECTIONS
+) -> None:
+    """Returns when these accounts have come to their versions."""
+
+    def left() -> dict[tuple[str, str], int]:
+        rows = snapshot(url, lambda query: query("SELECT * FROM holdfast_stream"))
+        found = {(projection, stream): version for projection, stream, version, *_ in rows}
+        return {
+            (name, stream): version
+            for name in projections
+            for stream, version in versions.items()
+            if found.get((name, stream), 0) < version
+        }
+
+    try:
+        wait_until(lambda: not left(), ARRIVAL_SECONDS, "accounts to come to their versions")
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}: {left()}; there are {read_partitions(url)}") from None
+
+
 def check_accounts(url: str, versions: Mapping[str, int] | None = None) -> int:
     """Asserts that rows, log and versions agree; returns how many lines the log has.
 
@@ -142,6 +163,8 @@ def _check_log(query: Query, known: Mapping[str, int]) -> int:
     wrong = {stream: found for stream, found in seen.items() if found != _counted(found)}
     assert wrong == {}, f"lost, doubled or out of order: {wrong}"
     assert {stream: len(found) for stream, found in seen.items()} == known
+    counts: dict[str, int] = dict(query("SELECT stream, n FROM log_count"))
+    assert counts == known
     return sum(map(len, seen.values()))
 
 

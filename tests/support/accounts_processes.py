@@ -27,6 +27,8 @@ class Consumer(ChildProcess):
         settings: Mapping[str, Any],
         batch_events: int = BATCH_EVENTS,
         slow_seconds: float = 0.0,
+        revoke_seconds: float | None = None,
+        patience_seconds: float | None = None,
     ) -> None:
         super().__init__(
             ["holdfast", "run", "tests.support.accounts_worker:app", *options],
@@ -37,6 +39,8 @@ class Consumer(ChildProcess):
                 accounts_worker.SETTINGS: json.dumps(dict(settings)),
                 accounts_worker.BATCH_EVENTS: str(batch_events),
                 accounts_worker.SLOW_SECONDS: str(slow_seconds),
+                accounts_worker.REVOKE_SECONDS: str(revoke_seconds or ""),
+                accounts_worker.PATIENCE_SECONDS: str(patience_seconds or ""),
             },
         )
 

@@ -10,6 +10,7 @@ import threading
 
 from holdfast.core import reading
 from holdfast.core.signals import Signal
+from holdfast.kafka import leases, worker
 from tests.support.accounts import build_accounts_app
 from tests.support.speech import die_with_parent, say
 
@@ -22,6 +23,11 @@ BATCH_EVENTS = "ACCOUNTS_BATCH_EVENTS"
 SLOW_SECONDS = "ACCOUNTS_SLOW_SECONDS"
 """Spent inside the log's transaction at every third event."""
 
+REVOKE_SECONDS = "ACCOUNTS_REVOKE_SECONDS"
+"""How long a partition that is taken away may finish what it has begun."""
+PATIENCE_SECONDS = "ACCOUNTS_PATIENCE_SECONDS"
+"""How long the group's choice waits for the one before to let go."""
+
 
 def say_signal(signal: Signal) -> None:
     number = signal.feed.rpartition("[")[2].removesuffix("]")
@@ -32,6 +38,8 @@ def say_signal(signal: Signal) -> None:
 if URL in os.environ:
     threading.Thread(target=die_with_parent, daemon=True).start()
     reading.BATCH_EVENTS = reading.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
+    worker.REVOKE_SECONDS = float(os.environ[REVOKE_SECONDS] or worker.REVOKE_SECONDS)
+    leases.PATIENCE_SECONDS = float(os.environ[PATIENCE_SECONDS] or leases.PATIENCE_SECONDS)
     app = build_accounts_app(
         os.environ[URL],
         bootstrap=os.environ[BOOTSTRAP],
