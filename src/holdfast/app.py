@@ -56,8 +56,9 @@ from holdfast.sql.outboxes import Outbox
 from holdfast.sql.queue import Queue
 from holdfast.sql.records import Records
 from holdfast.sql.registering import first_left, register
+from holdfast.sql.source import JournalSource
 from holdfast.sql.sqlite import SqliteDatabase
-from holdfast.sql.store import JournalSource, SqlLeases, SqlSession
+from holdfast.sql.store import SqlLeases, SqlSession
 from holdfast.sql.url import SqliteUrl, parse_url
 
 S = TypeVar("S", bound=Projection)

@@ -23,7 +23,7 @@ app = App(os.environ["BANK_URL"])
 accounts = KafkaSource(
     "{topic}",
     bootstrap="{bootstrap}",
-    group="bank",
+    group="of-{topic}",
     gap_seconds=0.1,
     dead_letters="{letters}",
     settings={{"sasl.username": "bank", "sasl.password": "hunter2-very-secret"}},

@@ -14,7 +14,8 @@ import pytest
 from holdfast import App, Journal, NewEvent
 from holdfast.core.ports import Checkpoint, Leases, Session, Source
 from holdfast.sql.database import Database
-from holdfast.sql.store import JournalSource, SqlLeases, SqlSession
+from holdfast.sql.source import JournalSource
+from holdfast.sql.store import SqlLeases, SqlSession
 
 EMPTY = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
 

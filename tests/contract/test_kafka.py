@@ -495,7 +495,9 @@ def test_the_groups_offsets_follow(app: App, topic: Topic, kafka_broker: str) ->
     register(app, topic.source())
     with app.running():
         app.wait_for("balances", 3, feed=f"{topic.name}[0]")
-    consumer = Consumer({"bootstrap.servers": kafka_broker, "group.id": "bank.balances"})
+    consumer = Consumer(
+        {"bootstrap.servers": kafka_broker, "group.id": f"of-{topic.name}.balances"}
+    )
     try:
         (place,) = consumer.committed([TopicPartition(topic.name, 0)], timeout=30)
     finally:

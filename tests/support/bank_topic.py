@@ -92,7 +92,9 @@ class Topic:
 
     def source(self, **settings: Any) -> KafkaSource:
         """The topic as a projection's source."""
-        return KafkaSource(self.name, bootstrap=self.bootstrap, group="bank", **settings)
+        return KafkaSource(
+            self.name, bootstrap=self.bootstrap, **{"group": f"of-{self.name}", **settings}
+        )
 
     def _delivered(self, error: Any, _: Message) -> None:
         if error is not None:

@@ -11,26 +11,22 @@ in the store; the group's are moved along for those who look at its lag.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
-from dataclasses import replace
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from holdfast.core.definition import Definition
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.faults import fault_of
-from holdfast.core.ports import Fault, Session, Source
-from holdfast.core.runner import Runner
-from holdfast.core.signals import Committed, PollFailed, Signal, Signals
+from holdfast.core.ports import Fault
+from holdfast.core.signals import PollFailed
 from holdfast.core.worker import Wiring, Worker
 from holdfast.kafka.errors import error_of, failure
-from holdfast.kafka.leases import GroupLeases
-from holdfast.kafka.partition import PartitionSource
+from holdfast.kafka.part import Part, Place
 from holdfast.kafka.records import NO_ID
-from holdfast.kafka.source import KafkaSource, feed_name
+from holdfast.kafka.source import KafkaSource
 
 POLL_SECONDS = 0.25
 """How long the member waits for the group's word before it looks after its partitions."""
@@ -43,9 +39,6 @@ LOOK_SECONDS = 30.0
 
 REVOKE_SECONDS = 30.0
 """How long a partition that is taken away may finish what it has begun."""
-
-Place = tuple[str, int]
-"""A topic and the number of a partition."""
 
 
 class KafkaWorker(Worker):
@@ -60,8 +53,7 @@ class KafkaWorker(Worker):
     ) -> None:
         super().__init__(definition, wiring, None)
         self._source, self._catches_up = source, catches_up
-        self._parts: dict[Place, _Part] = {}
-        self._lock = threading.Lock()
+        self._parts: dict[Place, Part] = {}
         self._topic_ids: dict[str, str] = {}
         self._failures = 0
         self._has_ended = False
@@ -122,9 +114,7 @@ class KafkaWorker(Worker):
         except KafkaException as error:
             raise failure(error_of(error), f"group {self.group!r} can't be joined") from error
         finally:
-            self._end(list(self._parts))
-            with suppress(KafkaException, RuntimeError):
-                self._report(member, asynchronous=False)
+            self._end(list(self._parts), then=lambda: self._report(member, asynchronous=False))
             member.close()
 
     @property
@@ -165,9 +155,10 @@ class KafkaWorker(Worker):
                 self._begin((place.topic, place.partition), in_group=True)
 
     def _on_revoked(self, member: Consumer, places: list[TopicPartition]) -> None:
-        self._end([(place.topic, place.partition) for place in places])
-        with suppress(KafkaException):
-            self._report(member, asynchronous=False)
+        self._end(
+            [(place.topic, place.partition) for place in places],
+            then=lambda: self._report(member, asynchronous=False),
+        )
         if self._source.is_cooperative:
             member.incremental_unassign(places)
         else:
@@ -183,17 +174,16 @@ class KafkaWorker(Worker):
 
     def _report(self, member: Consumer, *, asynchronous: bool) -> None:
         """Moves the group's offsets along, for those who look at its lag."""
-        with self._lock:
-            moved = {p: part for p, part in self._parts.items() if part.position > part.reported}
-            offsets = [TopicPartition(*place, part.position) for place, part in moved.items()]
-            for part in moved.values():
-                part.reported = part.position
+        moved = [part for part in self._parts.values() if part.position > part.reported]
+        offsets = [TopicPartition(*part.place, part.position) for part in moved]
         if offsets:
             with suppress(KafkaException):
                 if asynchronous:
                     member.commit(offsets=offsets, asynchronous=True)
                 else:
                     member.commit(offsets=offsets, asynchronous=False)
+            for part, offset in zip(moved, offsets, strict=True):
+                part.reported = offset.offset
 
     def _look_at_topics(self) -> None:
         """A topic that was made again under its old name must not be read on."""
@@ -204,7 +194,7 @@ class KafkaWorker(Worker):
                 continue  # Those who read it find out.
             before = self._topic_ids.setdefault(topic, now)
             if now != before and NO_ID not in (now, before):
-                for part in self._parts.values():
+                for part in list(self._parts.values()):
                     if part.source.topic == topic:
                         part.source.fault = HoldfastError(
                             f"topic {topic!r} was deleted and made again while it was read; "
@@ -214,13 +204,23 @@ class KafkaWorker(Worker):
     # Partitions
 
     def _begin(self, place: Place, *, in_group: bool) -> None:
-        part = _Part(self, place, in_group=in_group)
-        with self._lock:
-            self._parts[place] = part
+        part = Part(
+            self.definition,
+            self._wiring,
+            self._source,
+            place,
+            in_group=in_group,
+            ended=self._part_ended,
+        )
+        self._parts[place] = part
         self.threads.append(part.thread)
         part.thread.start()
 
-    def _end(self, places: Iterable[Place]) -> None:
+    def _part_ended(self, fault: Fault | None) -> None:
+        """One partition's runner has ended; the others go on, whatever it has ended with."""
+        self.fault = self.fault or fault
+
+    def _end(self, places: Iterable[Place], *, then: Callable[[], None] | None = None) -> None:
         """Lets partitions finish what they have begun; one that does not is left to its fate."""
         ending = [self._parts[place] for place in places if place in self._parts]
         for part in ending:
@@ -231,9 +231,10 @@ class KafkaWorker(Worker):
             if part.thread.is_alive():
                 part.runner.abandon()
             part.is_assigned = False
-        with self._lock:
-            for part in ending:
-                self._parts.pop(part.place, None)
+        if then is not None:
+            then()
+        for part in ending:
+            self._parts.pop(part.place, None)
         self.threads[:] = [thread for thread in self.threads if thread.is_alive()]
 
     def _all_faulted(self) -> bool:
@@ -260,62 +261,3 @@ class KafkaWorker(Worker):
             session.record_fault(checkpoint, fault)
         self._has_ended = True
         self._end_with(fault)
-
-
-class _Part:
-    """One partition in this process: its runner, on a thread of its own."""
-
-    def __init__(self, worker: KafkaWorker, place: Place, *, in_group: bool) -> None:
-        topic, number = place
-        self.place, self.is_assigned = place, True
-        self.position = self.reported = 0
-        self._worker = worker
-        wiring = worker._wiring
-        signals = Signals()
-        signals.listen(self._heard)
-        signals.listen(wiring.signals.emit)
-        leases = wiring.leases
-        if in_group:
-            leases = GroupLeases(leases, wiring.clock, is_assigned=lambda: self.is_assigned)
-        own = replace(
-            wiring,
-            feed=feed_name(topic, number),
-            open_source=self._open_source,
-            leases=leases,
-            signals=signals,
-        )
-        self.source = PartitionSource(
-            worker._source, topic, number, stopping=lambda: self.runner.has_stopped
-        )
-        until = None if in_group else self._head()
-        self.runner = Runner(worker.definition, own, until=until)
-        self.thread = threading.Thread(
-            target=self._run,
-            name=f"holdfast {worker.definition.name} {own.feed}",
-            daemon=True,
-        )
-
-    def _head(self) -> int:
-        try:
-            return self.source.head()
-        finally:
-            self.source.close()
-
-    def _open_source(self, session: Session) -> Source:
-        return self.source.on(session)
-
-    def _heard(self, signal: Signal) -> None:
-        if isinstance(signal, Committed):
-            self.position = signal.position
-            self.source.committed(signal.position)
-
-    def _run(self) -> None:
-        try:
-            self.runner.run()
-        except BaseException as error:
-            self.runner.crash(error)
-            raise
-        finally:
-            if self.runner.fault is not None:
-                self._worker.fault = self._worker.fault or self.runner.fault
-            self.source.close()

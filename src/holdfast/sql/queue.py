@@ -6,26 +6,24 @@ runner's transaction; and it leaves a row in the audit, in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain, groupby, islice
-from typing import Any, TypeVar
+from functools import partial
+from itertools import chain, groupby
+from typing import Any
 
 import msgspec
 
 from holdfast.core.definition import JOURNAL
 from holdfast.core.errors import ConfigError, HoldfastError
 from holdfast.core.event import RawEvent
-from holdfast.core.intake import UNDECODABLE
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import (
     EARLY,
     OUTSTANDING,
     STATUSES,
-    UNKNOWN,
     Attempt,
     Entry,
-    Lane,
     QueueChange,
     QueueCount,
     QueueItem,
@@ -36,8 +34,10 @@ from holdfast.core.worker import ForeignSource
 from holdfast.sql.audit import write_audit
 from holdfast.sql.changes import changes
 from holdfast.sql.database import Connection, Database, Row, refuse_handlers
-from holdfast.sql.store import SqlWork, is_ours, open_lane, wake_lanes, write_lanes
-from holdfast.sql.values import AT_ONCE, as_json, moment, uuid
+from holdfast.sql.lanes import is_ours, refresh
+from holdfast.sql.letters import Imported, Letters
+from holdfast.sql.values import as_json, moment, uuid
+from holdfast.sql.work import SqlWork
 
 ACTIONS: dict[str, tuple[Status, ...]] = {
     "requeue": ("failed", "dead"),
@@ -46,23 +46,6 @@ ACTIONS: dict[str, tuple[Status, ...]] = {
     "purge": ("skipped", "resolved", "done"),
 }
 """What each action is for. Nothing outstanding is deleted, nothing that is over comes back."""
-
-
-IMPORT_EVENTS = 500
-"""Events that are put into the queue in one transaction."""
-
-
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read from a dead-letter topic, put into the queue, and left alone as known.
-
-    `is_complete`: the topic was read to its end.
-    """
-
-    read: int
-    added: int
-    known: int
-    is_complete: bool
-    dry_run: bool
 
 
 class Queue:
@@ -220,7 +203,7 @@ class Queue:
                 lane = self._lane_of(projection, event)
                 work.enqueue(checkpoint, [Entry(event, lane, "dead")], now)
                 connection.run("pass_event", {**names, "position": position})
-                self._refresh(connection, projection, feed, lane)
+                refresh(connection, projection, feed, lane)
                 ((item_id,),) = connection.run("item_at", {**names, "position": position})
                 item = self._get(connection, item_id)
                 write_audit(
@@ -257,70 +240,16 @@ class Queue:
         source = self._source_of(projection)
         if source is None:
             raise ConfigError(f"projection {projection!r} has no source with dead letters")
+        letters = Letters(
+            self._database,
+            clock=self._clock,
+            projection=projection,
+            lane_of=partial(self._lane_of, projection),
+            by=by,
+            note=note,
+        )
         status: Status = "dead" if hold else "pending"
-        imported = Imported(read=0, added=0, known=0, is_complete=True, dry_run=dry_run)
-        for found in batched(source.letters(topic), IMPORT_EVENTS):
-            left = limit - imported.added
-            if left <= 0:
-                return msgspec.structs.replace(imported, is_complete=False)
-            entries: dict[str, list[Entry]] = {}
-            for feed, event in found:
-                entry = Entry(event, self._lane_of(projection, event), status)
-                entries.setdefault(feed or source.feed, []).append(entry)
-            added = 0
-            for feed, mine in entries.items():
-                added += self._bring_in(projection, feed, mine[:left], by, note, dry_run)
-                left = limit - imported.added - added
-            imported = msgspec.structs.replace(
-                imported,
-                read=imported.read + len(found),
-                added=imported.added + added,
-                known=imported.known + len(found) - added,
-            )
-        return imported
-
-    def _bring_in(
-        self,
-        projection: str,
-        feed: str,
-        entries: Sequence[Entry],
-        by: str,
-        note: str | None,
-        dry_run: bool,
-    ) -> int:
-        """Puts events of one feed into the queue; returns how many were not there."""
-        names = {"projection": projection, "feed": feed}
-        for attempt in changes(self._database):
-            with attempt as connection:
-                connection.run("open_checkpoint", names)
-                connection.run("revise", names)
-                checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
-                streams = sorted({entry.event.stream for entry in entries})
-                asked = {"projection": projection, "streams": as_json(streams)}
-                versions: dict[str, int] = dict(connection.run("read_versions", asked))
-                new = [entry for entry in entries if _is_new(entry.event, versions)]
-                if dry_run:
-                    positions = [entry.event.position for entry in new]
-                    known = [connection.run("item_at", {**names, "position": p}) for p in positions]
-                    return sum(not rows for rows in known)
-                if not new:
-                    return 0
-                at = self._clock.now()
-                work = SqlWork(self._database, connection)
-                added = work.enqueue(checkpoint, new, at)
-                for lane in sorted({entry.lane for entry in new}):
-                    self._refresh(connection, projection, feed, lane)
-                write_audit(
-                    connection,
-                    at=at,
-                    by=by,
-                    action="import",
-                    projection=projection,
-                    subject={"feed": feed, "positions": sorted(added)},
-                    note=note,
-                )
-        self._database.announce()
-        return len(added)
+        return letters.bring_in(source, topic, status, limit=limit, dry_run=dry_run)
 
     def _change(
         self,
@@ -351,7 +280,7 @@ class Queue:
                         if not is_ours(item.feed):
                             then(connection, item)
                 for place in places:
-                    self._refresh(connection, *place)
+                    refresh(connection, *place)
                 for projection in sorted({item.projection for item in done}):
                     ids = [item.id for item in done if item.projection == projection]
                     write_audit(
@@ -423,24 +352,6 @@ class Queue:
         if item.status in OUTSTANDING and not _waits_before(connection, item):
             _pass_version(connection, item, item.version)
 
-    @staticmethod
-    def _refresh(connection: Connection, projection: str, feed: str, lane: str) -> None:
-        """Makes the lane's row say what the queue holds."""
-        whose = {"projection": projection, "feed": feed}
-        connection.run("unclaim_lane", whose | {"lane": lane})
-        if lane.startswith(UNKNOWN):
-            wake_lanes(connection, whose, lane.removeprefix(UNKNOWN), AT_ONCE)
-        count = int(connection.run("lane_count", whose | {"lane": lane})[0][0])
-        if count == 0:
-            open_lane(connection, whose, lane)
-            return
-        query = "lane_head" if is_ours(feed) else "lane_head_by_version"
-        status, next_attempt_at, error = connection.run(query, whose | {"lane": lane})[0]
-        due_at = {"pending": AT_ONCE, "failed": moment(next_attempt_at) or AT_ONCE}.get(status)
-        if error == EARLY:
-            due_at = AT_ONCE  # It may have its turn now.
-        write_lanes(connection, whose, {lane: Lane(count, due_at)})
-
     def _event(self, connection: Connection, position: int) -> RawEvent:
         rows = connection.run("read", {"after": position - 1, "limit": 1})
         for event in self._database.raw_events(rows):
@@ -506,18 +417,3 @@ def _waits_before(connection: Connection, item: QueueItem) -> bool:
 def _pass_version(connection: Connection, item: QueueItem, version: int) -> None:
     names = {name: getattr(item, name) for name in ("projection", "feed", "stream")}
     connection.run("pass_version", {**names, "version": version})
-
-
-def _is_new(event: RawEvent, versions: Mapping[str, int]) -> bool:
-    """Whether an event has not been applied, as far as its version says."""
-    return event.type == UNDECODABLE or event.version > versions.get(event.stream, -1)
-
-
-T = TypeVar("T")
-
-
-def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items in lists of up to so many."""
-    rest = iter(items)
-    while part := list(islice(rest, size)):
-        yield part

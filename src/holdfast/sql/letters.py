@@ -1,0 +1,136 @@
+"""Dead letters that others have written, on their way into the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.core.event import RawEvent
+from holdfast.core.intake import UNDECODABLE
+from holdfast.core.ports import Checkpoint, Clock
+from holdfast.core.queue import Entry, Status
+from holdfast.core.worker import ForeignSource
+from holdfast.sql.audit import write_audit
+from holdfast.sql.changes import changes
+from holdfast.sql.database import Connection, Database
+from holdfast.sql.lanes import refresh
+from holdfast.sql.values import as_json
+from holdfast.sql.work import SqlWork
+
+T = TypeVar("T")
+
+IMPORT_EVENTS = 500
+"""Events that are put into the queue in one transaction."""
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read from a dead-letter topic, put into the queue, and left alone as known.
+
+    `is_complete`: the topic was read to its end.
+    """
+
+    read: int
+    added: int
+    known: int
+    is_complete: bool
+    dry_run: bool
+
+
+class Letters:
+    """Puts dead letters into the queue of one projection, in the name of a person."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        projection: str,
+        lane_of: Callable[[RawEvent], str],
+        by: str,
+        note: str | None,
+    ) -> None:
+        self._database, self._clock, self._projection = database, clock, projection
+        self._lane_of, self._by, self._note = lane_of, by, note
+
+    def bring_in(
+        self, source: ForeignSource, topic: str, status: Status, *, limit: int, dry_run: bool
+    ) -> Imported:
+        """Reads a topic to its end, or until so many are in the queue."""
+        read = added = 0
+        is_complete = True
+        for found in batched(source.letters(topic), IMPORT_EVENTS):
+            if added >= limit:
+                is_complete = False
+                break
+            read += len(found)
+            by_feed: dict[str, list[Entry]] = {}
+            for feed, event in found:
+                entry = Entry(event, self._lane_of(event), status)
+                by_feed.setdefault(feed or source.feed, []).append(entry)
+            for feed, entries in by_feed.items():
+                part = entries[: limit - added]
+                is_complete = is_complete and len(part) == len(entries)
+                added += self._bring_in(feed, part, dry_run=dry_run)
+        return Imported(
+            read=read, added=added, known=read - added, is_complete=is_complete, dry_run=dry_run
+        )
+
+    def _bring_in(self, feed: str, entries: Sequence[Entry], *, dry_run: bool) -> int:
+        """Puts events of one feed into the queue; returns how many were not there."""
+        names = {"projection": self._projection, "feed": feed}
+        added: set[int] = set()
+        for attempt in changes(self._database):
+            with attempt as connection:
+                new = self._new(connection, names, entries)
+                if dry_run or not new:
+                    return len(new)
+                connection.run("open_checkpoint", names)
+                connection.run("revise", names)
+                checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
+                at = self._clock.now()
+                added = SqlWork(self._database, connection).enqueue(checkpoint, new, at)
+                for lane in sorted({entry.lane for entry in new}):
+                    refresh(connection, self._projection, feed, lane)
+                write_audit(
+                    connection,
+                    at=at,
+                    by=self._by,
+                    action="import",
+                    projection=self._projection,
+                    subject={"feed": feed, "positions": sorted(added)},
+                    note=self._note,
+                )
+        self._database.announce()
+        return len(added)
+
+    @staticmethod
+    def _new(
+        connection: Connection, names: Mapping[str, str], entries: Sequence[Entry]
+    ) -> Sequence[Entry]:
+        """Those that are neither applied, as far as versions say, nor in the queue."""
+        streams = sorted({entry.event.stream for entry in entries})
+        asked = {"projection": names["projection"], "streams": as_json(streams)}
+        versions: dict[str, int] = dict(connection.run("read_versions", asked))
+        new = []
+        for entry in entries:
+            event, last = entry.event, versions.get(entry.event.stream, -1)
+            if connection.run("item_at", {**names, "position": event.position}):
+                continue
+            if event.type == UNDECODABLE:
+                # It has no version: it comes behind what is applied.
+                event = msgspec.structs.replace(event, version=max(last, 0))
+            elif event.version <= last:
+                continue
+            new.append(replace(entry, event=event))
+        return new
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items in lists of up to so many."""
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part

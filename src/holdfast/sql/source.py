@@ -1,0 +1,38 @@
+"""The journal as a source of events."""
+
+from __future__ import annotations
+
+from holdfast.core.errors import HoldfastError
+from holdfast.core.ports import Checkpoint, Chunk
+from holdfast.sql.store import SqlSession
+
+
+class JournalSource:
+    """The journal as a feed, read on a runner's connection."""
+
+    def __init__(self, session: SqlSession) -> None:
+        self._database, self._connection = session.database, session.connection
+        self._heard = self._database.bell.rings
+
+    def read(self, after: int, limit: int) -> Chunk:
+        self._heard = self._database.bell.rings
+        return self._database.settled(self._connection, after, limit)
+
+    def head(self) -> int:
+        return int(self._connection.run("head")[0][0])
+
+    def check(self, checkpoint: Checkpoint) -> Checkpoint:
+        head = self.head()
+        if checkpoint.position > head:
+            raise HoldfastError(
+                f"it has come to position {checkpoint.position}, and feed {checkpoint.feed!r} ends "
+                f"at {head}: has the feed been cut, or restored from an older copy? What was "
+                f"appended since would be passed over; holdfast reset {checkpoint.projection} "
+                "begins again"
+            )
+        return checkpoint
+
+    def wait(self, timeout_seconds: float) -> bool:
+        has_rung = self._database.bell.wait(self._heard, timeout_seconds)
+        self._heard = self._database.bell.rings
+        return has_rung
