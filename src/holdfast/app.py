@@ -460,6 +460,18 @@ class App:
         self._prepare()
         return upkeep.rewind(self._database, definition, JOURNAL, to, self._changed(by, note))
 
+    def forward(
+        self, projection: str | type, to: int, *, feed: str, by: str, note: str | None = None
+    ) -> None:
+        """Goes on from a later position of a partition; what is before it is never applied.
+
+        For records that are gone, such as by retention. Streams that miss some of their versions
+        then come to a gap.
+        """
+        definition = self._catalog.find(projection)
+        self._prepare()
+        upkeep.forward(self._database, definition, feed, to, self._changed(by, note))
+
     def audit(self, projection: str | type | None = None, *, limit: int = 100) -> list[AuditRow]:
         """What people have changed, the latest first: who, when, what and why."""
         name = None if projection is None else self._catalog.find(projection).name

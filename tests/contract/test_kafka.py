@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
-from holdfast import App, Backoff, Park, Policy, Projection, on
+from holdfast import App, Backoff, Park, Policy, Projection, ProjectionFaulted, on
 from holdfast.core.queue import QueueSelection
 from holdfast.kafka import Decoded, Record
 from tests.support.bank_topic import (
@@ -20,6 +22,7 @@ from tests.support.bank_topic import (
     register,
     rows,
 )
+from tests.support.postgres import wait_until
 
 NOW = {"gap_seconds": 0.0}
 """What comes too early is an error at once."""
@@ -545,3 +548,115 @@ def test_a_parked_policy_may_retry(app: App, topic: Topic) -> None:
     app.catch_up()
     assert tries == [1, 1, 2]
     assert items(app) == []
+
+
+def test_a_stream_on_two_partitions_is_one_stream(
+    app: App, kafka_broker: str, kafka_topic: Make
+) -> None:
+    """Each version comes where the one before it did not, while both are read."""
+    topic = Topic(kafka_broker, kafka_topic(partitions=2))
+    register(app, topic.source(gap_seconds=600))
+    with app.running():
+        for version in range(1, 9):
+            topic.credit("a", version, partition=version % 2)
+            topic.flush()
+            place = f"{topic.name}[{version % 2}]"
+            app.wait_for("balances", (version + 1) // 2, feed=place, timeout_seconds=30)
+        wait_until(lambda: balances(app) == {"a": 8}, 30, "all to be applied")
+    assert items(app) == []
+
+
+def test_without_versions_a_row_may_be_changed_from_two_partitions(
+    app: App, kafka_broker: str, kafka_topic: Make
+) -> None:
+    topic = Topic(kafka_broker, kafka_topic(partitions=2))
+    register(app, topic.source(contiguous=False))
+    with app.running():
+        for number in range(40):
+            topic.put("a", b'{"amount": 1}', headers(None), partition=number % 2)
+            topic.flush()
+        app.wait_for("balances", 1, feed=f"{topic.name}[0]", timeout_seconds=60)
+        wait_until(lambda: balances(app) == {"a": 40}, 60, "all to be applied")
+
+
+@pytest.mark.parametrize("protocol", ["cooperative", "eager", "consumer"])
+def test_every_protocol_of_groups_is_understood(
+    store_url: str, kafka_broker: str, kafka_topic: Make, protocol: str
+) -> None:
+    settings = {
+        "cooperative": {},
+        "eager": {"partition.assignment.strategy": "range"},
+        "consumer": {"group.protocol": "consumer"},
+    }[protocol]
+    topic = Topic(kafka_broker, kafka_topic(partitions=2))
+    topic.credit("a", 1, partition=0)
+    topic.credit("b", 1, partition=1)
+    topic.flush()
+    with App(store_url) as app:
+        register(app, topic.source(settings=settings))
+        with app.running():
+            for number in (0, 1):
+                app.wait_for("balances", 1, feed=f"{topic.name}[{number}]", timeout_seconds=60)
+        assert balances(app) == {"a": 1, "b": 1}
+
+
+def test_a_broker_that_is_away_is_told_of(app: App) -> None:
+    register(app, Topic("127.0.0.1:9", "nowhere").source())
+    with app.running():
+        wait_until(lambda: bool(app.status()), 60, "a status")
+        wait_until(lambda: app.status()[0].waiting_for is not None, 60, "a reason to wait")
+    (status,) = app.status()
+    assert not status.is_head_known
+    assert "127.0.0.1:9" in str(status.waiting_for)
+
+
+def test_a_new_projection_may_begin_at_the_end(
+    app: App, kafka_broker: str, kafka_topic: Make
+) -> None:
+    topic = Topic(kafka_broker, kafka_topic(partitions=1))
+    topic.credit("a", 1)
+    topic.flush()
+    register(app, topic.source(start="latest", first_version=None))
+    app.catch_up()
+    topic.credit("a", 2)
+    topic.flush()
+    app.catch_up()
+    assert balances(app) == {"a": 1}
+    admin = AdminClient({"bootstrap.servers": kafka_broker})
+    admin.create_partitions([NewPartitions(topic.name, 2)])[topic.name].result(30)
+    wait_until(
+        lambda: len(admin.list_topics(topic.name, timeout=30).topics[topic.name].partitions) == 2,
+        30,
+        "the second partition",
+    )
+    topic = Topic(kafka_broker, topic.name)
+    topic.credit("b", 1, partition=1)
+    topic.flush()
+    app.catch_up()
+    assert balances(app) == {"a": 1, "b": 1}
+
+
+def test_records_that_are_gone_are_a_fault_until_a_person_goes_on(
+    app: App, topic: Topic, kafka_broker: str
+) -> None:
+    for version in (1, 2, 3, 4):
+        topic.credit("a", version)
+    topic.credit("b", 1)
+    topic.flush()
+    feed = f"{topic.name}[0]"
+    register(app, topic.source(**NOW))
+    app.catch_up()
+    admin = AdminClient({"bootstrap.servers": kafka_broker})
+    topic.credit("b", 2)
+    topic.credit("b", 3)
+    topic.flush()
+    (future,) = admin.delete_records([TopicPartition(topic.name, 0, 6)]).values()
+    future.result(30)
+    with pytest.raises(ProjectionFaulted, match=r"offset 5 of .* begins at 6"):
+        app.catch_up()
+    app.forward("balances", 6, feed=feed, by="ann", note="they are gone")
+    app.catch_up()
+    app.catch_up()
+    assert balances(app) == {"a": 4, "b": 1}
+    assert items(app) == [("b", 3, "dead")]
+    assert app.audit("balances")[0].action == "forward"

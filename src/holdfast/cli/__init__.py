@@ -17,6 +17,7 @@ COMMANDS = {
     "demo": "holdfast.cli.demo",
     "depose": "holdfast.cli.upkeep",
     "explain": "holdfast.cli.explain",
+    "forward": "holdfast.cli.control",
     "journal": "holdfast.cli.journal",
     "migrate": "holdfast.cli.upkeep",
     "outbox": "holdfast.cli.outbox",

@@ -55,6 +55,44 @@ def _target(_ctx: click.Context, _param: click.Parameter, value: str) -> int | N
 
 @click.command()
 @takes_app("PROJECTION")
+@click.option("--feed", required=True, metavar="NAME", help="The partition, as in orders[3].")
+@click.option(
+    "--to",
+    required=True,
+    type=click.IntRange(min=1),
+    metavar="OFFSET",
+    help="The offset to go on with; what is before it is lost.",
+)
+@by_option
+@click.option("--note", required=True, metavar="TEXT", help="Why it may be lost; required.")
+@yes_option
+@json_option
+def forward(
+    app: App, projection: str, *, feed: str, to: int, by: str, note: str, yes: bool, as_json: bool
+) -> None:
+    """Go on from a later offset of a Kafka partition, past records that are gone.
+
+    What is between is never applied. A worker that runs it goes on from there at once; one that
+    has stopped has to be started again.
+    """
+    app.tables(projection)  # A wrong name is an error before the question.
+    before = sum(s.position for s in app.status() if (s.projection, s.feed) == (projection, feed))
+    confirm(
+        f"This takes {projection!r} on {app.url} from offset {before:,} of {feed} to {to:,}; what "
+        "is between is lost.",
+        yes=yes,
+    )
+    app.forward(projection, to, feed=feed, by=by, note=note)
+    if as_json:
+        print_json(
+            {"projection": projection, "feed": feed, "position": to, "position_before": before}
+        )
+    else:
+        click.echo(f"{projection} is at offset {to:,} of {feed}, and goes on from there")
+
+
+@click.command()
+@takes_app("PROJECTION")
 @click.option(
     "--to",
     required=True,

@@ -12,7 +12,7 @@ from holdfast.app import App
 from holdfast.cli.apps import takes_app
 from holdfast.cli.output import json_option, one_line, plural, print_json, shown
 from holdfast.core.errors import StoreUnavailable
-from holdfast.core.queue import OUTSTANDING
+from holdfast.core.queue import EARLY, OUTSTANDING
 from holdfast.sql.explain import Reason
 
 ERROR_CHARACTERS = 200
@@ -109,9 +109,10 @@ def _mend(projection: str, fields: dict[str, Any]) -> Iterator[str]:
         return
     yield "Everything before that is committed. Mend the cause, then start the worker again."
     if fields["position"] is not None:
+        feed = f" --feed '{fields['feed']}'" if "feed" in fields else ""
         yield (
             "To go on without the event for now: holdfast queue add "
-            f"{projection} --position {fields['position']}, then start the worker again"
+            f"{projection} --position {fields['position']}{feed}, then start the worker again"
         )
 
 
@@ -138,6 +139,9 @@ def _open(heads: list[dict[str, Any]]) -> Iterator[str]:
     yield f"Look: holdfast queue show {dead[0]}"
     ids = " ".join(map(str, dead))
     yield f"When the cause is mended: holdfast queue requeue {ids}"
+    early = " ".join(str(head["id"]) for head in heads if head["error_type"] == EARLY)
+    if early:
+        yield f"To go on without what never comes: holdfast queue requeue {early} --accept-gap"
     yield f"To go on without them: holdfast queue resolve {ids} --note WHY"
 
 

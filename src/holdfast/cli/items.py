@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.app import App
 from holdfast.cli.output import one_line, redacted, shown
+from holdfast.core.definition import JOURNAL, MESSAGES
 from holdfast.core.projection import Projection
 from holdfast.core.queue import OUTSTANDING, QueueCount, QueueItem, QueueSelection
 
@@ -161,7 +162,12 @@ def _turn(app: App, item: QueueItem) -> str:
         for status in OUTSTANDING
     ]
     oldest = [other for selection in selections for other in app.queue.list(selection, limit=1)]
-    head = min(oldest, key=lambda other: other.position, default=item)
+    is_ours = item.feed in (JOURNAL, MESSAGES)
+    head = min(
+        (other for other in oldest if other.feed == item.feed),
+        key=lambda other: (0 if is_ours else other.version, other.position),
+        default=item,
+    )
     if head.id == item.id:
         return "it has not failed, and is tried as soon as a worker runs"
     return (

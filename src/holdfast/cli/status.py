@@ -92,7 +92,8 @@ def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> 
         table.add_column("queued", justify="right", no_wrap=True)
     table.add_column("leader", no_wrap=True)
     for status in statuses:
-        state = status.state if status.epoch or status.paused_by else "never ran"
+        ran = status.epoch or status.paused_by or status.last_error
+        state = status.state if ran else "never ran"
         known = status.projection in registered
         table.add_row(
             Text(shown(status.projection) + ("" if known else " (not in the app)")),

@@ -153,6 +153,7 @@ class Applier:
                 return Entry(event, lane, "pending", next_attempt_at=later)
         ruling = self._rulings.get(event.position)
         if ruling is None and place == "early" and (gap := ledger.gap(event)) is not None:
+            ledger.look_again(event)
             return self._await(event, batch.lane_of(event), gap)
         if ruling is None:
             try:

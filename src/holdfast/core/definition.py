@@ -26,6 +26,7 @@ from holdfast.core.projection import (
 )
 from holdfast.core.queue import UNKNOWN, unknown_lane
 from holdfast.core.table import (
+    CHANGES_COLUMN,
     POSITION_COLUMN,
     VERSION_COLUMN,
     TableSpec,
@@ -317,7 +318,7 @@ def _tables(
             _row_type(type(instance), where),
             name=name,
             key_fields=instance.key_fields,
-            guard=POSITION_COLUMN if intake is None else VERSION_COLUMN,
+            guard=_guard(intake),
         )
         if type(instance).key is TableProjection.key and (
             len(spec.key) > 1 or spec.columns[spec.key_indexes[0]].kind != "str"
@@ -332,6 +333,12 @@ def _tables(
         check_identifier(table, f"{where}, table {table!r}")
         tables[table] = declared if isinstance(declared, str) else table_of(declared, name=table)
     return tables
+
+
+def _guard(intake: Intake | None) -> str:
+    if intake is None:
+        return POSITION_COLUMN
+    return VERSION_COLUMN if intake.contiguous else CHANGES_COLUMN
 
 
 def _row_type(cls: type, where: str) -> type:

@@ -54,15 +54,19 @@ class _Result:
 
     part: _Part
     applied: list[Waiting] = field(default_factory=list)
+    known: list[Waiting] = field(default_factory=list)
+    """Those that had been here before, and need nothing."""
     setbacks: list[Setback] = field(default_factory=list)
     moved: dict[Waiting, str] = field(default_factory=dict)
     stop: Stop | None = None
+    is_early: bool = False
+    """Whether it has stopped at an event that came too early."""
 
     @property
     def gone(self) -> int:
         """Those that wait here no longer."""
         skipped = sum(setback.status == "skipped" for setback in self.setbacks)
-        return len(self.applied) + skipped + len(self.moved)
+        return len(self.applied) + len(self.known) + skipped + len(self.moved)
 
     @property
     def follows(self) -> Waiting | None:
@@ -149,6 +153,7 @@ class Drainer:
         """Whether an event that came too early no longer does, when those before it are done."""
         if before:
             return before[-1].event.version + 1 == item.event.version
+        self._stint.ledger.look_again(item.event)
         return self._stint.ledger.place(item.event) == "next"
 
     def _read_again(self, item: Waiting) -> Waiting:
@@ -222,15 +227,17 @@ class Drainer:
         ledger = self._stint.ledger
         place = ledger.place(item.event)
         if place == "duplicate" or item.event.type == NOTHING:
-            result.applied.append(item)
+            result.known.append(item)
             return
         try:
             if refused is not None and _is(refused, item):
                 raise refused
             if place == "early" and (gap := ledger.gap(item.event)) is not None:
+                ledger.look_again(item.event)
                 if (until := self._patience(item)) is not None:
                     result.stop = Stop(until)
                     return
+                result.is_early = True
                 raise EventFailed(item.event, gap)
             self._stint.attempt(batch, item.event)
         except EventFailed as failed:
@@ -252,7 +259,7 @@ class Drainer:
         others = self._joined(result.moved)
         checkpoint = work.advance(stint.checkpoint, advance)
         stint.ledger.write(work, checkpoint)
-        work.finish_items([item.id for item in result.applied])
+        work.finish_items([item.id for item in (*result.applied, *result.known)])
         items = {item.id: item for item in result.part.due}
         for setback in result.setbacks:
             work.set_back(setback, advance.at)
@@ -304,10 +311,14 @@ class Drainer:
             return None
         known = self._stint.lanes.get(result.part.lane)
         events = max(1, (known.events if known else 0) - result.gone)
-        if result.stop is not None:
-            return Lane(events, result.stop.due_at)
         now = self._stint.clock.now()
-        return Lane(events, now if follows.is_due(now) else follows.next_attempt_at)
+        if result.stop is not None:
+            due_at = result.stop.due_at
+        else:
+            due_at = now if follows.is_due(now) else follows.next_attempt_at
+        if due_at is None and (follows.is_early or result.is_early):
+            due_at = now + LOOK_LATER  # What it misses may come by another feed.
+        return Lane(events, due_at)
 
     def _tell(self, result: _Result, *, is_open: bool) -> None:
         stint, lane = self._stint, result.part.lane

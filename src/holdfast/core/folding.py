@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 from holdfast.core.caller import Caller, Function
@@ -141,14 +140,16 @@ class TableEngine:
         return RowChange(values, position)
 
 
-def _order(intake: Intake | None) -> Callable[[Event[Any]], int]:
-    """What tells whether a row has seen an event; 0 where nothing does."""
+def _order(intake: Intake | None) -> Callable[[Event[Any], int], int]:
+    """What tells whether a row has seen an event; 0 where nothing does.
+
+    From the event, and from what the row has.
+    """
     if intake is None:
-        return attrgetter("position")
+        return lambda event, _: event.position
     if not intake.contiguous:
-        # A stream may move to another feed, where positions are smaller.
-        return lambda _: 0
-    return lambda event: 0 if event.type in intake.unnumbered else event.version
+        return lambda _, changes: changes + 1
+    return lambda event, _: 0 if event.type in intake.unnumbered else event.version
 
 
 class TableBatch:
@@ -208,7 +209,7 @@ class TableBatch:
 
     def _fold(self, handler: Handler, key: Key, event: Event[Any]) -> None:
         cached = self._engine.rows[key]
-        order = self._engine.order(event)
+        order = self._engine.order(event, cached.position)
         if order <= cached.position and order and not self._again:
             return  # The row has seen this event: the checkpoint was wound back.
         before = None if cached.row is None else self._table.snapshot(cached.row)

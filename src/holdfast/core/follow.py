@@ -65,6 +65,7 @@ class Follower:
                     self._apply(read.events)
                 elif read.through > stint.checkpoint.position:
                     self._applier.pass_to(read.through)
+                    stint.emit(Committed(*stint.names, read.through, 0, 0.0))
                 else:
                     stint.session.check_epoch(stint.checkpoint)
             except Revised:

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.core.event import RawEvent
 from holdfast.core.intake import Intake, VersionGap
-from holdfast.core.ports import Checkpoint, Session, Work
+from holdfast.core.ports import Checkpoint, Revised, Session, Work
 
 Place = Literal["next", "duplicate", "early"]
 """Where an event stands: its turn, here before, or too early."""
@@ -40,6 +40,9 @@ class Ledger(Protocol):
 
     def gap(self, event: RawEvent) -> VersionGap | None:
         """Why an event is too early; None if a person has dealt with the one before it."""
+
+    def look_again(self, event: RawEvent) -> None:
+        """Raises Revised if the event's stream is elsewhere by now than this ledger thinks."""
 
     def overtakes(self, event: RawEvent) -> bool:
         """Whether an event whose turn it is belongs before all that waits in its closed lane."""
@@ -80,6 +83,8 @@ class NoLedger:
 
     def gap(self, event: RawEvent) -> VersionGap | None:
         raise AssertionError(f"event {event.id} is not early")
+
+    def look_again(self, event: RawEvent) -> None: ...
 
     def overtakes(self, event: RawEvent) -> bool:  # noqa: ARG002
         return False
@@ -143,6 +148,13 @@ class Versions:
             "come. If it comes, this goes on by itself; if it never will, holdfast queue requeue "
             "--accept-gap goes on without it"
         )
+
+    def look_again(self, event: RawEvent) -> None:
+        stream = event.stream
+        now = self._session.read_versions(self._checkpoint, [stream]).get(stream, NEW)
+        if now != self._known[stream]:
+            # Its rows have changed with it, and may be in memory as they were.
+            raise Revised(f"stream {stream!r} has moved on by another feed")
 
     def overtakes(self, event: RawEvent) -> bool:
         if event.type in self._intake.unnumbered:
@@ -217,6 +229,8 @@ class Window:
 
     def gap(self, event: RawEvent) -> VersionGap | None:
         raise AssertionError(f"event {event.id} has no version that counts")
+
+    def look_again(self, event: RawEvent) -> None: ...
 
     def overtakes(self, event: RawEvent) -> bool:  # noqa: ARG002
         return False

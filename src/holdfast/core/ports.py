@@ -266,6 +266,9 @@ class Session(Protocol):
         Returns what was noted first, and the checkpoint as it is.
         """
 
+    def begin_feeds(self, projection: str, feeds: Mapping[str, tuple[str, int]]) -> None:
+        """The same for all feeds of a projection at once, if it has begun with none of them."""
+
     def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
         """Notes, durably, that this event is tried alone, in case the process dies of it.
 

@@ -257,7 +257,7 @@ class Runner(Worker):
             return
         until = self._wiring.clock.now() + timedelta(seconds=delay_seconds)
         reason = (
-            f"the store, which has failed {self._failures} times in a row since "
+            f"what it needs, which has failed {self._failures} times in a row since "
             f"{self._failing_since:%Y-%m-%d %H:%M:%S %Z}: {error}"
         )
         with suppress(HoldfastError), closing(self._wiring.open_session()) as session:

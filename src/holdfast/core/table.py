@@ -31,6 +31,12 @@ POSITION_COLUMN = "_position"
 VERSION_COLUMN = "_version"
 """The same where others write the feed: the version of its stream, which is the row's key."""
 
+CHANGES_COLUMN = "_changes"
+"""Where nobody numbers the events: how often the row was changed. Two who change it at once, from
+what both have read, have the same number, and only one of them can write it."""
+
+GUARDS = (POSITION_COLUMN, VERSION_COLUMN, CHANGES_COLUMN)
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -66,6 +72,11 @@ class TableSpec:
     json_indexes: tuple[int, ...]
     guard: str = POSITION_COLUMN
     """The column that says which event has changed a row last; no earlier one may."""
+
+    @property
+    def guarded(self) -> str:
+        """How the stored guard compares with the one that replaces it."""
+        return "<" if self.guard == CHANGES_COLUMN else "<="
 
     def new_row(self, key: Key) -> Any:
         """A row with this key and every other field at its default."""
@@ -202,7 +213,7 @@ def lane_text(key: Key) -> str:
 
 
 def _check_columns(where: str, row_type: type, columns: tuple[Column, ...]) -> None:
-    seen = {POSITION_COLUMN, VERSION_COLUMN}
+    seen = set(GUARDS)
     for column in columns:
         if column.name.lower() in seen:
             raise ConfigError(
@@ -229,7 +240,7 @@ def check_identifier(name: str, where: str) -> None:
 
 def _column(where: str, field: dataclasses.Field[Any], annotation: Any) -> Column:
     check_identifier(field.name, f"{where}, field {field.name!r}")
-    if field.name in (POSITION_COLUMN, VERSION_COLUMN):
+    if field.name in GUARDS:
         raise ConfigError(f"{where}: the field name {field.name!r} is reserved")
     annotation, optional = _without_none(annotation)
     kind = _kind_of(annotation)

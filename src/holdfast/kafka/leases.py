@@ -40,10 +40,14 @@ class GroupLeases:
             self._cut_off(checkpoint, found)
         return found
 
+    def cut_off(self, checkpoint: Checkpoint) -> None:
+        """Undoes what the last leader has begun, where that can be done."""
+        self._leases.cut_off(checkpoint)
+
     def _cut_off(self, checkpoint: Checkpoint, found: Lease) -> None:
         """Who has led it has not said that it ends: it is dead, cut off, or frozen."""
         try:
-            self._leases.cut_off(checkpoint)
+            self.cut_off(checkpoint)
         except BaseException:
             found.release()
             raise

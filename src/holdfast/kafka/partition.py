@@ -87,8 +87,7 @@ class PartitionSource:
         assert self._session is not None
         low, high = self._watermarks()
         origin = self._source.topic_id(self.topic)
-        begin = low if self._source.start == "earliest" else high
-        known, checkpoint = self._session.begin_feed(checkpoint, origin, begin)
+        known, checkpoint = self._session.begin_feed(checkpoint, origin, low)
         if origin != known and NO_ID not in (origin, known):
             raise self._recreated(checkpoint)
         position = checkpoint.position
@@ -96,8 +95,9 @@ class PartitionSource:
             raise HoldfastError(
                 f"it comes to offset {position} of {self._name}, which begins at {low}: the "
                 f"{low - position:,} before it were deleted (retention) before they were applied. "
-                f"Nothing is passed over silently; holdfast reset {checkpoint.projection} begins "
-                "again with what the topic has"
+                f"To go on without them: holdfast forward {checkpoint.projection} --feed "
+                f"'{self._name}' --to {low}; to begin again with what the topic has: holdfast "
+                f"reset {checkpoint.projection}"
             )
         if position > high:
             raise HoldfastError(

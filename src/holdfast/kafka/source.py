@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 from confluent_kafka import (
@@ -64,10 +65,16 @@ CONSUMER_ONLY = (
 MAX_PARTITIONS = 1 << 20
 """More than any topic has."""
 
+C = TypeVar("C")
+
 NOT_SUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
 
 QUERY_SECONDS = 10.0
-HEAD_SECONDS = 3.0
+HEAD_SECONDS = 2.0
+"""The same for those who only want to know how far behind they are."""
+
+AWAY_SECONDS = 10.0
+"""For so long they do not ask again."""
 
 logger = logging.getLogger("holdfast.kafka")
 
@@ -119,7 +126,9 @@ class KafkaSource:
         self.envelope = _envelope(decode)
         self._quick = self.envelope.event if type(self.envelope) is Holdfast else None
         self._check()
+        self._check_settings()
         self._admins: dict[int, AdminClient] = {}
+        self._away_until = 0.0
 
     def __repr__(self) -> str:
         shown = {n: "…" if is_secret(n) else v for n, v in self.settings.items()}
@@ -172,7 +181,17 @@ class KafkaSource:
 
     def heads(self) -> dict[str, int]:
         """Where each partition ends; raises StoreUnavailable if that can't be had quickly."""
-        places = {place: _latest() for place in map(_place, self.feeds())}
+        if time.monotonic() < self._away_until:
+            raise StoreUnavailable(f"the brokers at {self.bootstrap} did not answer just now")
+        try:
+            return self._heads()
+        except StoreUnavailable:
+            self._away_until = time.monotonic() + AWAY_SECONDS
+            raise
+
+    def _heads(self) -> dict[str, int]:
+        known = [(t, n) for t in self.topics for n in self._partitions(t, HEAD_SECONDS)]
+        places = {place: _latest() for place in map(_place, known)}
         futures = self._admin().list_offsets(places, request_timeout=HEAD_SECONDS)
         try:
             return {
@@ -252,14 +271,13 @@ class KafkaSource:
             "enable.idempotence": True,
             "partitioner": "murmur2_random",
         }
-        try:
-            return Producer(config, logger=logger)
-        except (KafkaException, ValueError, TypeError) as error:
-            raise ConfigError(self.shown(f"the settings of Kafka are wrong: {error}")) from None
+        return self._made(Producer, config)
 
     def member(self, group: str) -> Consumer:
         """A consumer that is in a group, for its assignments alone."""
-        settings = {"partition.assignment.strategy": "cooperative-sticky", **self.settings}
+        settings = dict(self.settings)
+        if settings.get("group.protocol") != "consumer":
+            settings.setdefault("partition.assignment.strategy", "cooperative-sticky")
         return self._consumer({**settings, "group.id": group, "auto.offset.reset": "latest"})
 
     @property
@@ -282,8 +300,11 @@ class KafkaSource:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
         }
+        return self._made(Consumer, config)
+
+    def _made(self, client: Callable[..., C], config: Mapping[str, Any]) -> C:
         try:
-            return Consumer(config, logger=logger)
+            return client(dict(config), logger=logger)
         except (KafkaException, ValueError, TypeError) as error:
             raise ConfigError(self.shown(f"the settings of Kafka are wrong: {error}")) from None
 
@@ -294,22 +315,22 @@ class KafkaSource:
             config = {**self.settings, "bootstrap.servers": self.bootstrap}
             for name in CONSUMER_ONLY:
                 config.pop(name, None)
-            found = self._admins[os.getpid()] = AdminClient(config, logger=logger)
+            found = self._admins[os.getpid()] = self._made(AdminClient, config)
         return found
 
-    def _metadata(self, topic: str) -> Any:
-        return self._cluster(topic).topics[topic]
+    def _metadata(self, topic: str, timeout_seconds: float = QUERY_SECONDS) -> Any:
+        return self._cluster(topic, timeout_seconds).topics[topic]
 
-    def _cluster(self, topic: str) -> Any:
+    def _cluster(self, topic: str, timeout_seconds: float = QUERY_SECONDS) -> Any:
         try:
-            return self._admin().list_topics(topic, timeout=QUERY_SECONDS)
+            return self._admin().list_topics(topic, timeout=timeout_seconds)
         except KafkaException as error:
             raise failure(
                 error_of(error), f"the brokers at {self.bootstrap} can't be asked"
             ) from error
 
-    def _partitions(self, topic: str) -> list[int]:
-        metadata = self._metadata(topic)
+    def _partitions(self, topic: str, timeout_seconds: float = QUERY_SECONDS) -> list[int]:
+        metadata = self._metadata(topic, timeout_seconds)
         if metadata.error is not None or not metadata.partitions:
             why = "" if metadata.error is None else f" ({metadata.error.str()})"
             raise HoldfastError(
@@ -356,6 +377,11 @@ class KafkaSource:
             if feed == f"{topic}[{number}]" and number.isdecimal():
                 return topic, int(number)
         raise ConfigError(f"{feed!r} is not a partition of {', '.join(self.topics)}")
+
+    def _check_settings(self) -> None:
+        """Has the client look at its settings, without what it would open files for."""
+        tried = {n: v for n, v in self.settings.items() if n != "security.protocol"}
+        self._made(Consumer, {**tried, "group.id": self.group}).close()
 
     def _check(self) -> None:
         if not self.topics or not all(isinstance(t, str) and t for t in self.topics):

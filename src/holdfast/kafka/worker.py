@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
+from datetime import timedelta
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
@@ -21,6 +22,7 @@ from holdfast.core.definition import Definition
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.faults import fault_of
 from holdfast.core.ports import Fault
+from holdfast.core.queue import MAX_MESSAGE_CHARACTERS, clean
 from holdfast.core.signals import PollFailed
 from holdfast.core.worker import Wiring, Worker
 from holdfast.kafka.errors import error_of, failure
@@ -88,6 +90,7 @@ class KafkaWorker(Worker):
 
     def _catch_up(self) -> None:
         places = self._source.feeds()
+        self._begin_late()
         try:
             for place in places:
                 self._begin(place, in_group=False)
@@ -102,6 +105,7 @@ class KafkaWorker(Worker):
 
     def _take_part(self) -> None:
         self._source.feeds()  # A topic that is not there is a fault, before anything else.
+        self._begin_late()
         member = self._source.member(self.group)
         try:
             member.subscribe(
@@ -201,6 +205,17 @@ class KafkaWorker(Worker):
                             f"holdfast reset {self.definition.name} begins again with the new one"
                         )
 
+    def _begin_late(self) -> None:
+        """A new projection begins where the topics end, if it is to; later partitions do not."""
+        if self._source.start == "latest":
+            ids = {topic: self._source.topic_id(topic) for topic in self._source.topics}
+            feeds = {
+                feed: (ids[feed.rpartition("[")[0]], head)
+                for feed, head in self._source.heads().items()
+            }
+            with closing(self._wiring.open_session()) as session:
+                session.begin_feeds(self.definition.name, feeds)
+
     # Partitions
 
     def _begin(self, place: Place, *, in_group: bool) -> None:
@@ -252,7 +267,16 @@ class KafkaWorker(Worker):
         delay = poll.failure_backoff.delay(self._failures)
         text = self.definition.masked(str(error))
         self._emit(PollFailed(*self._names, self._failures, text, delay))
+        self._note_failing(str(error), delay)
         self._stop.wait(delay)
+
+    def _note_failing(self, text: str, delay_seconds: float) -> None:
+        """Tells those who ask, if the store takes as much as that."""
+        until = self._wiring.clock.now() + timedelta(seconds=delay_seconds)
+        reason = clean(f"what it needs: {text}", MAX_MESSAGE_CHARACTERS)
+        with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
+            checkpoint = session.open_checkpoint(self.definition.name, self._wiring.feed)
+            session.note_wait(checkpoint, until, reason, keep_mark=True)
 
     def _give_up(self, fault: Fault) -> None:
         """Ends with a fault that is no single partition's."""

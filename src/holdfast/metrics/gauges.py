@@ -104,8 +104,9 @@ def measure(app: Measured) -> Values:
             ages[count.projection] = max(ages[count.projection], count.oldest_seconds)
     for status in statuses:
         whose = (status.projection, status.feed)
-        values[catalogue.LAG_EVENTS][whose] = status.lag_events
-        values[catalogue.LAG_TIME][whose] = status.lag_seconds
+        if status.is_head_known:  # Else 0 would say that all is well.
+            values[catalogue.LAG_EVENTS][whose] = status.lag_events
+            values[catalogue.LAG_TIME][whose] = status.lag_seconds
         values[catalogue.QUEUE_AGE][whose] = ages[status.projection]
         states = {status.state, "faulted"} if _is_faulted(status) else {status.state}
         for state in STATES:

@@ -140,7 +140,7 @@ class PostgresConnection:
             f"SELECT * FROM unnest({', '.join(arrays)}) "
             f"ON CONFLICT ({', '.join(map(_name, table.key))}) DO UPDATE SET "
             + ", ".join(f"{_name(name)} = excluded.{_name(name)}" for name in rest)
-            + f' WHERE t."{table.guard}" <= excluded."{table.guard}"'
+            + f' WHERE t."{table.guard}" {table.guarded} excluded."{table.guard}"'
         )
         values = [list(column) for column in zip(*(row.values for row in rows), strict=True)]
         with self._translated():

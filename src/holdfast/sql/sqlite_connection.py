@@ -157,7 +157,7 @@ class SqliteConnection:
             f"VALUES ({', '.join('?' * len(names))}) "
             f"ON CONFLICT ({', '.join(map(quote, table.key))}) DO UPDATE SET "
             + ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in rest)
-            + f' WHERE t."{table.guard}" <= excluded."{table.guard}"'
+            + f' WHERE t."{table.guard}" {table.guarded} excluded."{table.guard}"'
         )
         with self._translated():
             cursor = self.raw.executemany(

@@ -133,6 +133,17 @@ class SqlSession:
             raise fenced(checkpoint)
         return str(rows[0][0]), checkpoint
 
+    def begin_feeds(self, projection: str, feeds: Mapping[str, tuple[str, int]]) -> None:
+        with self.connection.transaction():
+            if self.connection.run("has_begun", {"projection": projection}):
+                return
+            for feed, (origin, position) in feeds.items():
+                names = {"projection": projection, "feed": feed}
+                self.connection.run("open_checkpoint", names)
+                found = Checkpoint(*self.connection.run("read_checkpoint", names)[0])
+                begin = {"origin": origin, "position": position, "epoch": found.epoch}
+                self.connection.run("begin_feed", {**begin, "id": found.id})
+
     def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
         names = {
             "id": checkpoint.id,

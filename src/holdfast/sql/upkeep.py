@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core.definition import Definition
 from holdfast.core.errors import ConfigError, HoldfastError
+from holdfast.core.ports import Checkpoint
 from holdfast.core.projection import TableProjection
 from holdfast.sql.audit import write_audit
 from holdfast.sql.changes import changes
@@ -139,6 +140,31 @@ def resume(database: Database, projection: str, change: Changed) -> bool:
                 change.write(connection, "resume", projection, {})
     database.announce()
     return bool(resumed)
+
+
+def forward(
+    database: Database, definition: Definition, feed: str, to: int, change: Changed
+) -> None:
+    """Goes on from a later position of a feed that others write; what is between is lost."""
+    name = definition.name
+    if definition.intake is None:
+        raise ConfigError(
+            f"projection {name!r} can't be taken forward: nothing of the journal is ever missing. "
+            "To go on without an event, park and resolve it: holdfast queue add"
+        )
+    names = {"projection": name, "feed": feed}
+    for attempt in changes(database):
+        with attempt as connection:
+            rows = connection.run("read_checkpoint", names)
+            if not rows:
+                raise HoldfastError(f"projection {name!r} has never run on feed {feed!r}")
+            before = Checkpoint(*rows[0]).position
+            if not connection.run("forward", {**names, "position": to}):
+                raise HoldfastError(
+                    f"projection {name!r} is at position {before} of {feed}, and not before {to}"
+                )
+            change.write(connection, "forward", name, {"feed": feed, "from": before, "to": to})
+    database.announce()
 
 
 def rewind(

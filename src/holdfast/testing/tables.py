@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from holdfast.app import App
-from holdfast.core.table import POSITION_COLUMN, Key, TableSpec
+from holdfast.core.table import GUARDS, Key, TableSpec
 from holdfast.sql.database import quote
 from holdfast.sql.sqlite_values import decode
 
@@ -102,7 +102,7 @@ def read_table(app: App, name: str, declared: str | TableSpec) -> Table:
         rows = cursor.fetchall()
     if isinstance(declared, str):
         return Table(name, columns, rows)
-    at = {column: index for index, column in enumerate(columns) if column != POSITION_COLUMN}
+    at = {column: index for index, column in enumerate(columns) if column not in GUARDS}
     return Table(
         name,
         tuple(column.name for column in declared.columns),

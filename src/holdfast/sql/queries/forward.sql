@@ -1,0 +1,8 @@
+-- On to a later position, under a new epoch that fences whoever runs it now. What is passed is lost.
+UPDATE holdfast_checkpoint
+SET
+    position = :position, epoch = epoch + 1, revision = revision + 1, state = 'stopped',
+    error_type = NULL, error_message = NULL, error_stacktrace = NULL, error_at = NULL,
+    error_position = NULL, error_event_id = NULL, error_event_type = NULL
+WHERE projection = :projection AND feed = :feed AND position < :position
+RETURNING position
