@@ -153,21 +153,28 @@ class PartitionSource:
         messages = consumer.consume(1, timeout_seconds)
         if messages and count > 1:
             messages += consumer.consume(count - 1, 0)
-        took = False
-        for message in messages:
-            error = message.error()
-            if error is not None:
-                self._on_error(error, message)
-                continue
-            record = record_of(message)
-            if record.offset < self._through:
-                continue
+        before = self._through
+        try:
+            for message in messages:
+                self._add(message)
+        except BaseException:
+            # The client will not give again what comes behind it in the list.
+            self._is_assigned = False
+            raise
+        return self._through > before
+
+    def _add(self, message: Message) -> None:
+        error = message.error()
+        if error is not None:
+            self._on_error(error, message)
+            return
+        record = record_of(message)
+        if record.offset >= self._through:
             event = self._source.event_of(record)
             if event is not None:
                 self._events.append(event)
             self._through = record.offset + 1
-            self._is_at_end, took = False, True
-        return took
+            self._is_at_end = False
 
     def _on_error(self, error: KafkaError, message: Message) -> None:
         code = error.code()
