@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -234,7 +235,8 @@ def test_a_handler_that_takes_long_holds_up_nobody_else(
     obstacle.touch()
     stream = bank.books.streams[0]
     others = [each for each in bank.books.streams if each not in neighbours(bank, stream)]
-    bank.books.add([stream], **{way: str(obstacle)})
+    what: dict[str, Any] = {way: str(obstacle)}
+    bank.books.add([stream], **what)
     wait_until(obstacle.with_suffix(".reached").exists, 30, f"the handler: {crew}")
 
     until = time.monotonic() + 2.5 * bank.session_seconds
