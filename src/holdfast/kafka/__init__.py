@@ -8,11 +8,11 @@ from holdfast.core.intake import Undecodable, VersionGap
 if find_spec("confluent_kafka") is None:
     raise ConfigError("Kafka needs confluent-kafka: pip install 'holdfast[kafka]'")
 
-from holdfast.kafka.envelopes import CloudEvents, Debezium, Envelope, Holdfast, Json  # noqa: E402
-from holdfast.kafka.pipe import RecordRefused  # noqa: E402
-from holdfast.kafka.publisher import KafkaPublisher  # noqa: E402
-from holdfast.kafka.records import Decoded, Record  # noqa: E402
-from holdfast.kafka.source import KafkaSource  # noqa: E402
+from holdfast.kafka.envelopes import CloudEvents, Debezium, Envelope, Holdfast, Json
+from holdfast.kafka.pipe import RecordRefused
+from holdfast.kafka.publisher import KafkaPublisher
+from holdfast.kafka.records import Decoded, Record
+from holdfast.kafka.source import KafkaSource
 
 __all__ = [
     "CloudEvents",
