@@ -270,6 +270,8 @@ def _settings(ports: tuple[int, int], data: Path) -> str:
         "share.coordinator.state.topic.min.isr": 1,
         "share.coordinator.state.topic.num.partitions": 1,
         "log.cleaner.dedupe.buffer.size": 8 << 20,
+        # A test that waits for compaction should not have to wait for long.
+        "log.cleaner.backoff.ms": 200,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 

@@ -51,6 +51,7 @@ class PartitionSource:
         self._events: list[KafkaEvent] = []
         self._from = self._through = self._read = 0
         self._is_assigned = self._is_at_end = False
+        self._projection, self._origin, self._checked = "", NO_ID, 0
         self.fault: HoldfastError | None = None
         """Set from another thread: why nothing more may be read."""
 
@@ -67,6 +68,7 @@ class PartitionSource:
             wait = 0.0 if self._is_at_end else FILL_SECONDS
             if not self._take(limit - (len(self._events) - start), wait):
                 break
+        self._check_origin()
         events = self._events[start : start + limit]
         if events:
             self._read = events[-1].position
@@ -88,9 +90,11 @@ class PartitionSource:
         low, high = self._watermarks()
         origin = self._source.topic_id(self.topic)
         known, checkpoint = self._session.begin_feed(checkpoint, origin, low)
-        if origin != known and NO_ID not in (origin, known):
-            raise self._recreated(checkpoint)
+        self._projection = checkpoint.projection
+        self._origin = NO_ID if origin == NO_ID else known
         position = checkpoint.position
+        if self.is_other(origin):
+            raise self._recreated(position)
         if position < low:
             raise HoldfastError(
                 f"it comes to offset {position} of {self._name}, which begins at {low}: the "
@@ -124,6 +128,10 @@ class PartitionSource:
             self._consumer.close()
             self._consumer, self._is_assigned = None, False
 
+    def is_other(self, topic_id: str) -> bool:
+        """Whether a topic of this name is not the one that is read here."""
+        return topic_id != self._origin and NO_ID not in (topic_id, self._origin)
+
     @property
     def _name(self) -> str:
         return f"{self.topic}[{self.partition}]"
@@ -136,7 +144,7 @@ class PartitionSource:
     def _assign(self, after: int) -> None:
         consumer = self._client()
         self._events.clear()
-        self._from = self._through = self._read = after
+        self._from = self._through = self._read = self._checked = after
         self._is_at_end = False
         try:
             consumer.assign([TopicPartition(self.topic, self.partition, after)])
@@ -212,11 +220,21 @@ class PartitionSource:
         low, high = found
         return low, high
 
-    def _recreated(self, checkpoint: Checkpoint) -> HoldfastError:
+    def _check_origin(self) -> None:
+        """What was taken is of the same topic as before, if that is still there afterwards.
+
+        The client does not say when a topic is made again: it reads the new one from where it is.
+        """
+        if self._through > self._checked and self._origin != NO_ID:
+            if self.is_other(self._source.topic_id_now(self.topic)):
+                raise self._recreated(self._from)
+            self._checked = self._through
+
+    def _recreated(self, position: int) -> HoldfastError:
         return HoldfastError(
-            f"topic {self.topic!r} is not the one that was read up to offset {checkpoint.position} "
-            f"of partition {self.partition}: it was deleted and made again. holdfast reset "
-            f"{checkpoint.projection} begins again with the new one"
+            f"topic {self.topic!r} is not the one that was read up to offset {position} of "
+            f"partition {self.partition}: it was deleted and made again. holdfast reset "
+            f"{self._projection} begins again with the new one"
         )
 
 

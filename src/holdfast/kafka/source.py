@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Lock
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -28,7 +29,7 @@ from holdfast.core.policy import Park, Policy
 from holdfast.core.projection import Projection
 from holdfast.core.worker import Wiring, Worker
 from holdfast.kafka.envelopes import Envelope, Holdfast, of_function
-from holdfast.kafka.errors import error_of, failure, is_secret, without_secrets
+from holdfast.kafka.errors import GONE, error_of, failure, is_secret, without_secrets
 from holdfast.kafka.letters import dead_letters_sink, letter, origin_of, read_all
 from holdfast.kafka.partition import PartitionSource
 from holdfast.kafka.records import (
@@ -129,6 +130,8 @@ class KafkaSource:
         self._check_settings()
         self._admins: dict[int, AdminClient] = {}
         self._away_until = 0.0
+        self._asking: dict[int, Lock] = {}
+        self._topic_ids: dict[str, tuple[float, str]] = {}
 
     def __repr__(self) -> str:
         shown = {n: "…" if is_secret(n) else v for n, v in self.settings.items()}
@@ -227,9 +230,11 @@ class KafkaSource:
         """All partitions there are; raises if a topic is not there, or the broker is away."""
         return [(topic, number) for topic in self.topics for number in self._partitions(topic)]
 
-    def exists(self, topic: str, partition: int) -> bool:
+    def exists(self, topic: str, partition: int = 0) -> bool:
         """Whether the broker knows a partition; raises StoreUnavailable if it can't be asked."""
         metadata = self._metadata(topic)
+        if metadata.error is not None and metadata.error.code() not in GONE:
+            raise failure(metadata.error, f"topic {topic!r} can't be looked at")
         return metadata.error is None and partition in metadata.partitions
 
     def topic_id(self, topic: str) -> str:
@@ -237,6 +242,21 @@ class KafkaSource:
         cluster = self._cluster(topic)
         if cluster.controller_id not in cluster.brokers:
             return NO_ID  # Nobody there would answer.
+        return self._topic_id(topic)
+
+    def topic_id_now(self, topic: str) -> str:
+        """The same, from brokers that can say; those who ask at one time share an answer.
+
+        It is never older than the question.
+        """
+        asked = time.monotonic()
+        with self._asking.setdefault(os.getpid(), Lock()):
+            answered = self._topic_ids.get(topic)
+            if answered is None or answered[0] < asked:
+                answered = self._topic_ids[topic] = time.monotonic(), self._topic_id(topic)
+            return answered[1]
+
+    def _topic_id(self, topic: str) -> str:
         try:
             futures = self._admin().describe_topics(
                 TopicCollection([topic]), request_timeout=QUERY_SECONDS

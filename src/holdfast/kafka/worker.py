@@ -27,7 +27,6 @@ from holdfast.core.signals import PollFailed
 from holdfast.core.worker import Wiring, Worker
 from holdfast.kafka.errors import error_of, failure
 from holdfast.kafka.part import Part, Place
-from holdfast.kafka.records import NO_ID
 from holdfast.kafka.source import KafkaSource
 
 POLL_SECONDS = 0.25
@@ -56,7 +55,8 @@ class KafkaWorker(Worker):
         super().__init__(definition, wiring, None)
         self._source, self._catches_up = source, catches_up
         self._parts: dict[Place, Part] = {}
-        self._topic_ids: dict[str, str] = {}
+        self._reached: dict[Place, int] = {}
+        self._look_at = 0.0
         self._failures = 0
         self._has_ended = False
 
@@ -127,7 +127,7 @@ class KafkaWorker(Worker):
         return f"{self._source.group}.{self.definition.name}"
 
     def _follow(self, member: Consumer) -> None:
-        report_at = look_at = 0.0
+        report_at = 0.0
         self._failures = 0
         while not self._stop.is_set():
             if self._all_faulted():
@@ -140,9 +140,9 @@ class KafkaWorker(Worker):
             if now >= report_at:
                 self._report(member, asynchronous=True)
                 report_at = now + REPORT_SECONDS
-            if now >= look_at:
+            if now >= self._look_at:
                 self._look_at_topics()
-                look_at = now + LOOK_SECONDS
+                self._look_at = now + LOOK_SECONDS
 
     def _on_assigned(self, member: Consumer, places: list[TopicPartition]) -> None:
         # Nothing is read by the member itself.
@@ -163,6 +163,7 @@ class KafkaWorker(Worker):
             [(place.topic, place.partition) for place in places],
             then=lambda: self._report(member, asynchronous=False),
         )
+        self._look_at = 0.0  # The topic may be gone.
         if self._source.is_cooperative:
             member.incremental_unassign(places)
         else:
@@ -190,20 +191,34 @@ class KafkaWorker(Worker):
                 part.reported = offset.offset
 
     def _look_at_topics(self) -> None:
-        """A topic that was made again under its old name must not be read on."""
+        """A topic that is gone, or was made again, is a fault even where nothing is read."""
         for topic in self._source.topics:
             try:
-                now = self._source.topic_id(topic)
-            except HoldfastError:
-                continue  # Those who read it find out.
-            before = self._topic_ids.setdefault(topic, now)
-            if now != before and NO_ID not in (now, before):
-                for part in list(self._parts.values()):
-                    if part.source.topic == topic:
-                        part.source.fault = HoldfastError(
-                            f"topic {topic!r} was deleted and made again while it was read; "
-                            f"holdfast reset {self.definition.name} begins again with the new one"
-                        )
+                if not self._source.exists(topic):
+                    raise HoldfastError(self._gone(topic))
+                topic_id = self._source.topic_id(topic)
+            except StoreUnavailable:
+                continue  # Another time.
+            for part in list(self._parts.values()):
+                if part.source.topic == topic and part.source.is_other(topic_id):
+                    part.source.fault = HoldfastError(
+                        f"topic {topic!r} was deleted and made again while it was read, up to "
+                        f"offset {part.position} of partition {part.source.partition}; holdfast "
+                        f"reset {self.definition.name} begins again with the new one"
+                    )
+
+    def _gone(self, topic: str) -> str:
+        reached = {**self._reached, **{p.place: p.position for p in self._parts.values()}}
+        places = [
+            f"offset {position} of partition {number}"
+            for (of, number), position in sorted(reached.items())
+            if of == topic
+        ]
+        read = f"; it was read up to {', '.join(places)}" if places else ""
+        return (
+            f"topic {topic!r} is gone{read}. If it is made again, it is another one: holdfast "
+            f"reset {self.definition.name} begins again with that"
+        )
 
     def _begin_late(self) -> None:
         """A new projection begins where the topics end, if it is to; later partitions do not."""
@@ -250,6 +265,7 @@ class KafkaWorker(Worker):
             then()
         for part in ending:
             self._parts.pop(part.place, None)
+            self._reached[part.place] = part.position
         self.threads[:] = [thread for thread in self.threads if thread.is_alive()]
 
     def _all_faulted(self) -> bool:
