@@ -20,7 +20,6 @@ import msgspec
 
 from holdfast import App, Event, Policy, Poll, Projection, TableProjection, Tx, on
 from holdfast.kafka import KafkaSource
-from tests.support.worker_app import stay
 
 IDS = UUID("5e6f7a10-94a5-5d0e-a1c4-5a1f0f3d2b77")
 GROUP = "accounts"
@@ -31,11 +30,14 @@ PROJECTIONS = ("balances", "log")
 class FundsCredited:
     """`hold` names a file: the log's handler stays in its transaction while the file exists.
 
-    `fail` names one too: the handler finds no connection to somewhere while it exists.
+    `fold` does the same where balances are added to, in no transaction. If the file names processes,
+    only those stay. `fail` names a file too: the log's handler finds no connection to somewhere
+    while it exists.
     """
 
     amount: int
     hold: str = ""
+    fold: str = ""
     fail: str = ""
 
 
@@ -45,6 +47,7 @@ class FundsDebited:
 
     amount: int
     hold: str = ""
+    fold: str = ""
     fail: str = ""
 
 
@@ -147,10 +150,12 @@ def build_accounts_app(
 
         @on(FundsCredited)
         def credited(self, row: Balance, event: Event[FundsCredited]) -> None:
+            stay(event.data.fold)
             row.amount += event.data.amount
 
         @on(FundsDebited)
         def debited(self, row: Balance, event: Event[FundsDebited]) -> None:
+            stay(event.data.fold)
             row.amount -= event.data.amount
 
     @app.projection(source=source, poll=poll, policy=policy)
@@ -183,10 +188,30 @@ def build_accounts_app(
                 tx.execute(f"INSERT INTO log_count VALUES ({mark}, 1)", (event.stream,))
             if slow_seconds and event.position % 3 == 0:
                 time.sleep(slow_seconds)
-            if event.data.hold:
-                stay(Path(event.data.hold))
+            stay(event.data.hold)
             if event.data.fail and Path(event.data.fail).exists():
-                Path(event.data.fail).with_suffix(".reached").touch()
+                reached(Path(event.data.fail), os.getpid()).touch()
                 raise ConnectionError("the bank is away")
 
     return app
+
+
+def stay(path: str) -> None:
+    """Says that this process is here, and returns when the file is gone, or meant for others."""
+    hold = Path(path)
+    while path and (names := held_by(hold)) is not None and (not names or os.getpid() in names):
+        reached(hold, os.getpid()).touch()
+        time.sleep(0.005)
+
+
+def held_by(hold: Path) -> set[int] | None:
+    """The processes that a file names; None if it is not there."""
+    try:
+        return {int(name) for name in hold.read_text().split()}
+    except FileNotFoundError:
+        return None
+
+
+def reached(hold: Path, process: int) -> Path:
+    """The file that says that a process has come to where it is held."""
+    return hold.with_name(f"{hold.name}.{process}")
