@@ -175,29 +175,22 @@ def test_one_that_is_frozen_before_it_writes_is_fenced(bank: Bank, tmp_path: Pat
     bank.await_all()
     hold = tmp_path / "hold"
     hold.write_text(f"{frozen.pid} {other.pid}")
-    mine = [number for number, pid in leaders(bank.url)["balances"].items() if pid == frozen.pid]
-    bank.books.add(bank.books.on(*mine)[:1], fold=str(hold))
+    led = leaders(bank.url)["balances"]
+    number = min(number for number, pid in led.items() if pid == frozen.pid)
+    bank.books.add(bank.books.on(number)[:1], fold=str(hold))
     wait_until(reached(hold, frozen.pid).exists, 30, f"it to add: {frozen!r}")
     await_versions(bank.url, bank.books.versions, projections=["log"])
     frozen.freeze()
     wait_until(reached(hold, other.pid).exists, 60, f"the other one to add: {other!r}")
 
-    before = read_partitions(bank.url)
-    losses = frozen.times_said("LeaseLost balances") + frozen.times_said("PollFailed balances")
+    before = position(bank, "balances", number)
+    # Fenced where it can still write; elsewhere its connection is gone.
+    ends = [f"{signal} balances {number} " for signal in ("LeaseLost", "PollFailed", "Committed")]
+    said = sum(map(frozen.times_said, ends))
     hold.write_text(f"{other.pid}")
     frozen.wake()
-    wait_until(
-        lambda: (
-            frozen.times_said("LeaseLost balances") + frozen.times_said("PollFailed balances")
-            > losses
-        ),
-        60,
-        f"it to be fenced: {frozen!r}",
-    )
-    after = [p for p in read_partitions(bank.url) if p.projection == "balances"]
-    assert {p.number: p.position for p in after} == {
-        p.number: p.position for p in before if p.projection == "balances"
-    }
+    wait_until(lambda: sum(map(frozen.times_said, ends)) > said, 60, f"its end: {frozen!r}")
+    assert position(bank, "balances", number) == before
     hold.unlink()
     bank.await_all()
 
@@ -288,6 +281,14 @@ def test_a_handler_that_takes_long_holds_up_nobody_else(
     obstacle.unlink()
     bank.await_all()
     assert epochs(bank.url) == before
+
+
+def position(bank: Bank, projection: str, number: int) -> int:
+    """How far a projection is on a partition."""
+    (found,) = (
+        p for p in read_partitions(bank.url) if (p.projection, p.number) == (projection, number)
+    )
+    return found.position
 
 
 def led_by(bank: Bank, consumer: Consumer) -> list[int]:

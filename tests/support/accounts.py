@@ -30,9 +30,9 @@ PROJECTIONS = ("balances", "log")
 class FundsCredited:
     """`hold` names a file: the log's handler stays in its transaction while the file exists.
 
-    `fold` does the same where balances are added to, in no transaction. If the file names processes,
-    only those stay. `fail` names a file too: the log's handler finds no connection to somewhere
-    while it exists.
+    `fold` does the same where balances are added to, in no transaction. If the file names any
+    processes, only those stay. `fail` names a file too: the log's handler finds no connection to
+    somewhere while it exists.
     """
 
     amount: int
