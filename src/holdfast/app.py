@@ -470,6 +470,9 @@ class App:
         """
         definition = self._catalog.find(projection)
         self._prepare()
+        source = self._sources.get(definition.name)
+        if source is not None and to > (head := source.heads().get(feed, 0)):
+            raise ConfigError(f"{feed} ends at offset {head}, so nothing is gone up to {to}")
         upkeep.forward(self._database, definition, feed, to, self._changed(by, note))
 
     def audit(self, projection: str | type | None = None, *, limit: int = 100) -> list[AuditRow]:

@@ -88,9 +88,9 @@ class Applier:
         self._known, self._woken = 0, set()
         with (
             stint.transaction() as held,
+            stint.loaded(events),
             stint.engine.batch(stint.checkpoint, events, held, again=False, singly=singly) as batch,
         ):
-            stint.ledger.load(events)
             for event in events:
                 try:
                     entry = self._one(batch, event)

@@ -127,10 +127,9 @@ class Drainer:
     def _read(self, lane: str, limit: int) -> _Part:
         stint = self._stint
         # One more than is tried, to know what follows.
-        waiting = [
-            self._read_again(item)
-            for item in stint.session.lane_items(stint.checkpoint, lane, limit + 1)
-        ]
+        waiting = stint.session.lane_items(stint.checkpoint, lane, limit + 1)
+        if stint.definition.intake is not None:
+            waiting = self._as_read_today(lane, waiting, limit)
         now = stint.clock.now()
         stint.ledger.load(item.event for item in waiting)
         due: list[Waiting] = []
@@ -142,11 +141,11 @@ class Drainer:
 
     def _patience(self, item: Waiting) -> datetime | None:
         """Until when an event that came too early waits for those before it, if it still does."""
-        first = item.record.first_failed_at
         intake, now = self._stint.definition.intake, self._stint.clock.now()
-        if intake is None or first is None or not item.is_early:
-            return None
-        until = first + timedelta(seconds=intake.gap_seconds)
+        assert intake is not None
+        # It counts from when it was found to be early; until then it had waited for another.
+        since = item.record.history[-1].at if item.is_early else now
+        until = since + timedelta(seconds=intake.gap_seconds)
         return until if until > now else None
 
     def _has_its_turn(self, item: Waiting, before: Sequence[Waiting]) -> bool:
@@ -155,6 +154,32 @@ class Drainer:
             return before[-1].event.version + 1 == item.event.version
         self._stint.ledger.look_again(item.event)
         return self._stint.ledger.place(item.event) == "next"
+
+    def _as_read_today(self, lane: str, waiting: Sequence[Waiting], limit: int) -> list[Waiting]:
+        """What waits, with events as today's code reads what they came from, in their order."""
+        stint = self._stint
+        unread = stint.session.undecoded_items(stint.checkpoint, lane, limit)
+        known = {item.id: self._read_again(item) for item in (*waiting, *unread)}
+        before = {item.id: item.event for item in (*waiting, *unread)}
+        changed = {
+            id_: item.event
+            for id_, item in known.items()
+            if self._numbers(item.event) != self._numbers(before[id_])
+        }
+        if not changed:
+            return [known[item.id] for item in waiting]
+        stint.session.renumber(stint.checkpoint, changed)
+        return [
+            self._read_again(item)
+            for item in stint.session.lane_items(stint.checkpoint, lane, limit + 1)
+        ]
+
+    def _numbers(self, event: RawEvent) -> tuple[str, int]:
+        """By what an event is found in its lane. Where nobody counts, by nothing that changes."""
+        intake = self._stint.definition.intake
+        assert intake is not None
+        is_counted = intake.contiguous and event.type not in intake.unnumbered
+        return event.stream, event.version if is_counted else 0
 
     def _read_again(self, item: Waiting) -> Waiting:
         """The item with its event as today's code reads what it came from."""
@@ -194,10 +219,12 @@ class Drainer:
                     raise Revised("a person has dealt with the marked event")
             self._tried = part
             result = _Result(part)
-            with stint.engine.batch(
-                stint.checkpoint, part.events, held, again=True, singly=singly
-            ) as batch:
-                stint.ledger.load(part.events)
+            with (
+                stint.loaded(part.events),
+                stint.engine.batch(
+                    stint.checkpoint, part.events, held, again=True, singly=singly
+                ) as batch,
+            ):
                 for item in part.due:
                     self._try(batch, item, result, refused)
                     late = stint.clock.monotonic() >= until
@@ -235,6 +262,11 @@ class Drainer:
             if place == "early" and (gap := ledger.gap(item.event)) is not None:
                 ledger.look_again(item.event)
                 if (until := self._patience(item)) is not None:
+                    if not item.is_early:
+                        record = item.record.after(gap, self._stint.clock.now())
+                        result.setbacks.append(
+                            Setback(item.id, "failed", record, item.retries, until)
+                        )
                     result.stop = Stop(until)
                     return
                 result.is_early = True
@@ -301,8 +333,13 @@ class Drainer:
     def _is_before(self, lane: str, event: RawEvent) -> bool:
         if self._stint.lanes.get(lane) is None:
             return False
-        head = self.head(lane)
-        return head is not None and head < event.position
+        items = self._stint.session.lane_items(self._stint.checkpoint, lane, 1)
+        if not items:
+            return False
+        head = items[0].event
+        if self._stint.definition.intake is None:
+            return head.position < event.position
+        return (head.version, head.position) < (event.version, event.position)
 
     def _left(self, result: _Result) -> Lane | None:
         """What a drain leaves of a lane; None opens it."""

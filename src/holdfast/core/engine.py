@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -88,6 +88,9 @@ class Engine(Protocol):
 
     def forget(self) -> None:
         """The transaction is not in: drop whatever was kept from it."""
+
+    def drop(self, streams: Iterable[str]) -> None:
+        """Drops what is kept of streams that others may have changed."""
 
 
 class Calls:

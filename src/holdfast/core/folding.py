@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from holdfast.core.caller import Caller, Function
@@ -36,7 +37,8 @@ _Decoded = tuple[Handler, Key, Event[Any]]
 class TableEngine:
     """Loads the rows a batch needs, folds in memory, writes each changed row once.
 
-    Rows stay cached between batches. That is safe while the epoch is ours: nobody else can write.
+    Rows stay cached between batches. That is safe while the epoch is ours: nobody else can write,
+    but for another feed that has the same stream, and then versions say so (see ledger.py).
     """
 
     def __init__(
@@ -88,13 +90,17 @@ class TableEngine:
         self.rows.clear()
         self.changed.clear()
 
+    def drop(self, streams: Iterable[str]) -> None:
+        for stream in streams:
+            self.rows.pop((stream,), None)
+
     @contextmanager
     def written(self, work: Work | None) -> Iterator[Work]:
         """The transaction, `work` or a new one, with the changed rows in it."""
         try:
             writes = [
                 self.change(key, c.row, c.position)
-                for key, c in self.changed.items()
+                for key, c in self._in_order()
                 if c.row is not None
             ]
         except ValueError as error:
@@ -106,6 +112,12 @@ class TableEngine:
             if deletes:
                 work.delete_rows(self.table, deletes)
             yield work
+
+    def _in_order(self) -> Iterable[tuple[Key, _CachedRow]]:
+        """The changed rows; those that other feeds may write too, in the order of all who do."""
+        if self.calls.definition.intake is None:
+            return self.changed.items()
+        return sorted(self.changed.items(), key=itemgetter(0))
 
     def decode(self, event: RawEvent) -> _Decoded | None:
         """The handler, the row's key and the event; None if it belongs to no row."""

@@ -75,7 +75,8 @@ class Follower:
             if self._is_arrived(until):
                 return True
             if read.at_head:
-                self._suspicion.at_head()
+                if not read.held:
+                    self._suspicion.at_head()
                 self._wait(is_busy=bool(read.events) or read.held)
         return False
 

@@ -68,6 +68,8 @@ class HandlerEngine:
     def forget(self) -> None:
         self._callbacks = ()
 
+    def drop(self, streams: Iterable[str]) -> None: ...
+
 
 class HandlerBatch:
     """Events in one transaction of handlers."""

@@ -8,7 +8,7 @@ batch, in the transaction that writes the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal, Protocol
 from uuid import UUID
 
@@ -33,8 +33,8 @@ class Ledger(Protocol):
     counts_all: bool
     """Whether events that nobody handles count as well."""
 
-    def load(self, events: Iterable[RawEvent]) -> None:
-        """Looks up what is needed to place these events."""
+    def load(self, events: Iterable[RawEvent]) -> Collection[str]:
+        """Looks up what is needed to place these events; returns the streams it had to look up."""
 
     def place(self, event: RawEvent) -> Place: ...
 
@@ -76,7 +76,8 @@ class NoLedger:
 
     counts_all = False
 
-    def load(self, events: Iterable[RawEvent]) -> None: ...
+    def load(self, events: Iterable[RawEvent]) -> Collection[str]:  # noqa: ARG002
+        return ()
 
     def place(self, event: RawEvent) -> Place:  # noqa: ARG002
         return "next"
@@ -115,12 +116,13 @@ class Versions:
         self._begun: dict[str, int] = {}
         self._waiting: dict[str, tuple[float, int]] = {}
 
-    def load(self, events: Iterable[RawEvent]) -> None:
+    def load(self, events: Iterable[RawEvent]) -> Collection[str]:
         missing = {event.stream for event in events} - self._known.keys()
         if missing:
             found = self._session.read_versions(self._checkpoint, sorted(missing))
             for stream in missing:
                 self._known[stream] = found.get(stream, NEW)
+        return missing
 
     def place(self, event: RawEvent) -> Place:
         if event.type in self._intake.unnumbered:
@@ -128,17 +130,24 @@ class Versions:
         last = self._last(event.stream)
         if last == NEW:
             first = self._intake.first_version
-            if first is None or event.version == first:
-                return "next"
-            return "early" if event.version > first else "duplicate"
+            # One below the first has not been here either: a person has to see it.
+            return "next" if first is None or event.version == first else "early"
         if event.version == last + 1:
             return "next"
         return "early" if event.version > last else "duplicate"
 
     def gap(self, event: RawEvent) -> VersionGap | None:
-        if self._session.is_resolved(self._checkpoint, event.stream, event.version - 1):
+        last, before = self._last(event.stream), event.version - 1
+        if self._session.is_resolved(
+            self._checkpoint, event.stream, before, even_early=last == before - 1
+        ):
             return None
-        last = self._last(event.stream)
+        if last == NEW and event.version < self._first:
+            return VersionGap(
+                f"version {event.version} of stream {event.stream!r} is below {self._first}, with "
+                "which streams begin here; if they begin with it, say first_version="
+                f"{event.version} and requeue it"
+            )
         if last == NEW:
             what = f"is the first one seen of its stream, which begins at {self._first}"
         else:
@@ -221,8 +230,9 @@ class Window:
         self._seen: set[UUID] = set()
         self._begun: dict[UUID, int] = {}
 
-    def load(self, events: Iterable[RawEvent]) -> None:
+    def load(self, events: Iterable[RawEvent]) -> Collection[str]:
         self._seen = set(self._session.seen_ids(self._checkpoint, [e.id for e in events]))
+        return ()
 
     def place(self, event: RawEvent) -> Place:
         return "duplicate" if event.id in self._seen or event.id in self._begun else "next"
@@ -236,7 +246,8 @@ class Window:
         return False
 
     def waits(self, event: RawEvent) -> RawEvent:
-        return event
+        # In the order of the feed: what others call a version may count something else.
+        return msgspec.structs.replace(event, version=event.position)
 
     def passed(self, event: RawEvent) -> None:
         self._begun[event.id] = event.position

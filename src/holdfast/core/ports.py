@@ -232,6 +232,9 @@ class Session(Protocol):
         well counts as a death. Raises ProjectionFaulted where only a reset makes the rows right.
         """
 
+    def lead_on(self, checkpoint: Checkpoint) -> None:
+        """This session takes the place of the one that its runner had before."""
+
     def check_epoch(self, checkpoint: Checkpoint) -> None:
         """Raises Fenced if another runner has taken over, or the projection was reset.
 
@@ -255,8 +258,16 @@ class Session(Protocol):
     def waiting_versions(self, checkpoint: Checkpoint, lane: str) -> tuple[int, int] | None:
         """The first and the last version that wait in a lane."""
 
-    def is_resolved(self, checkpoint: Checkpoint, stream: str, version: int) -> bool:
-        """Whether a person has dealt with a version of a stream."""
+    def undecoded_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> Sequence[Waiting]:
+        """What is to be tried in a lane, in whatever place, and could not be decoded before."""
+
+    def renumber(self, checkpoint: Checkpoint, events: Mapping[int, RawEvent]) -> None:
+        """Gives items, by id, the stream and version of their events; raises Fenced."""
+
+    def is_resolved(
+        self, checkpoint: Checkpoint, stream: str, version: int, *, even_early: bool
+    ) -> bool:
+        """Whether a person has dealt with a version of a stream; `even_early`: that came early."""
 
     def begin_feed(
         self, checkpoint: Checkpoint, origin: str, position: int

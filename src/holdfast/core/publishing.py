@@ -6,7 +6,7 @@ is not held up by that. The transaction that moves the checkpoint begins when al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from holdfast.core.caller import Function
@@ -51,6 +51,8 @@ class PublishingEngine:
 
     def forget(self) -> None:
         self._handlers.forget()
+
+    def drop(self, streams: Iterable[str]) -> None: ...
 
 
 class PublishingBatch:

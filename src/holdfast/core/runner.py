@@ -111,6 +111,7 @@ class Runner(Worker):
                     self._rest(wait, lease)
                     session = self._wiring.open_session()
                     checkpoint = self._still_ours(session)
+                    session.lead_on(checkpoint)
             finally:
                 lease.release()
         finally:

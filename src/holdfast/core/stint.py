@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from holdfast.core.caller import Caller
 from holdfast.core.codec import EventTypes
@@ -104,6 +104,15 @@ class Stint(Trier):
                     self._hold_until = self.clock.monotonic() + HOLD_SECONDS
             raise
         self._in_vain = 0
+
+    def loaded(self, events: Iterable[RawEvent]) -> AbstractContextManager[None]:
+        """Looks up what is needed to place events, before their rows are.
+
+        So no row is older than the version of its stream: one that others have moved on since is
+        not next any more.
+        """
+        self.engine.drop(self.ledger.load(events))
+        return nullcontext()
 
     def advance(self, applied: int, last: RawEvent | None) -> Advance:
         """The checkpoint's next value; without `last` it stays where it is."""

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 
-SECRETS = ("password", "secret", "pem", "oauthbearer.config", "jaas", "username", "token")
+SECRETS = ("pass", "secret", "pem", "oauthbearer.config", "jaas", "username", "token")
 """Parts of the names of settings whose values are nobody's business."""
 
 REFUSED = frozenset(

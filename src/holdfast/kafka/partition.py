@@ -32,6 +32,9 @@ FILL_SECONDS = 0.1
 STOP_SECONDS = 0.25
 """How often a wait looks whether it should end."""
 
+UNREADABLE_HEADERS = [("holdfast-unreadable-headers", b"")]
+"""What a record has in place of headers that the client can't read."""
+
 _position = attrgetter("position")
 
 
@@ -52,6 +55,8 @@ class PartitionSource:
         self._from = self._through = self._read = 0
         self._is_assigned = self._is_at_end = False
         self._projection, self._origin, self._checked = "", NO_ID, 0
+        self._failed: Exception | None = None
+        """What came behind all that was taken."""
         self.fault: HoldfastError | None = None
         """Set from another thread: why nothing more may be read."""
 
@@ -65,6 +70,12 @@ class PartitionSource:
             self._assign(after)
         start = bisect_right(self._events, after, key=_position)
         while len(self._events) - start < limit and not self._stopping():
+            if self._failed is not None:
+                if len(self._events) > start:
+                    break  # What came before it comes first.
+                # The client will not give again what comes behind it.
+                failed, self._failed, self._is_assigned = self._failed, None, False
+                raise failed
             wait = 0.0 if self._is_at_end else FILL_SECONDS
             if not self._take(limit - (len(self._events) - start), wait):
                 break
@@ -74,7 +85,7 @@ class PartitionSource:
             self._read = events[-1].position
         if len(events) == limit:
             return Chunk(events)
-        return Chunk(events, through=self._through)
+        return Chunk(events, held=not self._is_at_end, through=self._through)
 
     def committed(self, position: int) -> None:
         """What is up to this position will not be read again."""
@@ -133,6 +144,11 @@ class PartitionSource:
         return topic_id != self._origin and NO_ID not in (topic_id, self._origin)
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether the partition has no more for now, as far as that is known."""
+        return self._is_at_end
+
+    @property
     def _name(self) -> str:
         return f"{self.topic}[{self.partition}]"
 
@@ -145,7 +161,7 @@ class PartitionSource:
         consumer = self._client()
         self._events.clear()
         self._from = self._through = self._read = self._checked = after
-        self._is_at_end = False
+        self._is_at_end, self._failed = False, None
         try:
             consumer.assign([TopicPartition(self.topic, self.partition, after)])
         except KafkaException as error:
@@ -156,19 +172,20 @@ class PartitionSource:
         """Takes what has come; returns whether there was anything."""
         if self.fault is not None:
             raise self.fault
+        if self._failed is not None:
+            return True
         consumer = self._client()
         # One first: to wait for many would delay it.
         messages = consumer.consume(1, timeout_seconds)
         if messages and count > 1:
             messages += consumer.consume(count - 1, 0)
         before = self._through
-        try:
-            for message in messages:
+        for message in messages:
+            try:
                 self._add(message)
-        except BaseException:
-            # The client will not give again what comes behind it in the list.
-            self._is_assigned = False
-            raise
+            except Exception as error:
+                self._failed = error
+                return True
         return self._through > before
 
     def _add(self, message: Message) -> None:
@@ -241,8 +258,11 @@ class PartitionSource:
 def record_of(message: Message) -> Record:
     """A record, as the client gives it."""
     _, timestamp = message.timestamp()
-    headers: Any = message.headers()
     place: Any = message
+    try:
+        headers: Any = message.headers()
+    except (SystemError, UnicodeError):
+        headers = UNREADABLE_HEADERS  # A name that is not UTF-8, which the client can't give.
     return Record(
         place.topic(),
         place.partition(),

@@ -215,6 +215,8 @@ def _stream_of(key: bytes) -> str:
 
 @lru_cache(maxsize=1024)
 def _type_of(name: bytes) -> str:
+    if name.startswith(b"holdfast."):
+        raise ValueError("it is not for events of others")
     return check_type(name.decode())
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any, Literal, TypeVar, cast
 
@@ -19,7 +20,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin import OffsetSpec as OffsetSpec  # type: ignore[attr-defined]
 
 from holdfast.core.definition import Definition
 from holdfast.core.errors import ConfigError, HoldfastError, StoreUnavailable
@@ -39,6 +40,7 @@ from holdfast.kafka.records import (
     Record,
     raw_event,
     record_from_json,
+    undecodable,
     unreadable_event,
 )
 
@@ -63,8 +65,12 @@ CONSUMER_ONLY = (
 )
 """Settings that other clients complain about."""
 
-MAX_PARTITIONS = 1 << 20
-"""More than any topic has."""
+MAX_PARTITIONS = 1 << 14
+MAX_TOPICS = 1 << 16
+"""For numbers that no two records of dead-letter topics share, or hardly ever."""
+
+RESERVED = "holdfast."
+"""So begin the types of events that stand for records which are none."""
 
 C = TypeVar("C")
 
@@ -163,17 +169,21 @@ class KafkaSource:
         """The first event of a partition after a position."""
         topic, number = self._place_of(feed)
         part = PartitionSource(self, topic, number, stopping=lambda: False)
+        until = time.monotonic() + QUERY_SECONDS
         try:
-            events = part.read(after, 1).events
+            while not (events := part.read(after, 1).events) and not part.is_at_end:
+                if time.monotonic() >= until:
+                    raise StoreUnavailable(f"{feed} can't be read in time")
         finally:
             part.close()
         return events[0] if events else None  # type: ignore[return-value]
 
     def letters(self, topic: str) -> Iterator[tuple[str | None, RawEvent]]:
         """Dead events in a topic that others have written, each with its feed, where it is ours."""
+        known = set(self.feeds())
         for number in self._partitions(topic):
             for record in read_all(self, topic, number):
-                feed, event = self._letter_event(record)
+                feed, event = self._letter_event(record, known)
                 if event is not None:
                     yield feed, event
 
@@ -222,6 +232,9 @@ class KafkaSource:
             decoded = self.envelope.decode(record)
             if decoded is None:
                 return None
+            if str(decoded.type).startswith(RESERVED) or decoded.type == self.tombstones:
+                problem = "its type stands for records that are no events; give it another"
+                raise undecodable(record, problem)
             return raw_event(record, decoded, contiguous=self.contiguous)
         except Undecodable as error:
             return unreadable_event(record, self._lane_of(record), error)
@@ -378,17 +391,18 @@ class KafkaSource:
         nothing = Decoded(stream=self._lane_of(record), type=NOTHING, data="null", version=0)
         return raw_event(record, nothing, contiguous=True)
 
-    def _letter_event(self, record: Record) -> tuple[str | None, KafkaEvent | None]:
+    def _letter_event(
+        self, record: Record, known: Collection[tuple[str, int]]
+    ) -> tuple[str | None, KafkaEvent | None]:
         """The event in a dead letter, as if it had come where it died; else by a number below 0."""
         origin = origin_of(record)
-        if origin is not None and origin[0] in self.topics:
+        if origin is not None and origin[:2] in known:
             topic, partition, offset = origin
             there = msgspec.structs.replace(record, topic=topic, partition=partition, offset=offset)
             return feed_name(topic, partition), self.event_of(there)
         event = self.event_of(record)
         if event is not None:
-            number = -(record.offset * MAX_PARTITIONS + record.partition + 1)
-            event = msgspec.structs.replace(event, position=number)
+            event = msgspec.structs.replace(event, position=_number_below_0(record))
         return None, event
 
     def _place_of(self, feed: str) -> tuple[str, int]:
@@ -438,6 +452,12 @@ class KafkaSource:
 def feed_name(topic: str, partition: int) -> str:
     """A partition's name as a feed."""
     return f"{topic}[{partition}]"
+
+
+def _number_below_0(record: Record) -> int:
+    """A position for a record that was never in one of our feeds, by where it is."""
+    topic = zlib.crc32(record.topic.encode()) % MAX_TOPICS
+    return -((record.offset * MAX_PARTITIONS + record.partition) * MAX_TOPICS + topic + 1)
 
 
 def _latest() -> OffsetSpec:

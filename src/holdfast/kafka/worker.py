@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from datetime import timedelta
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from holdfast.core.definition import Definition
 from holdfast.core.errors import HoldfastError, StoreUnavailable
@@ -25,7 +25,7 @@ from holdfast.core.ports import Fault
 from holdfast.core.queue import MAX_MESSAGE_CHARACTERS, clean
 from holdfast.core.signals import PollFailed
 from holdfast.core.worker import Wiring, Worker
-from holdfast.kafka.errors import error_of, failure
+from holdfast.kafka.errors import REFUSED, error_of, failure
 from holdfast.kafka.part import Part, Place
 from holdfast.kafka.source import KafkaSource
 
@@ -34,6 +34,9 @@ POLL_SECONDS = 0.25
 
 REPORT_SECONDS = 5.0
 """How often the group's offsets are moved along."""
+
+COMMIT_SECONDS = 1.0
+"""How long an end waits for the group to know its offsets."""
 
 LOOK_SECONDS = 30.0
 """How often it looks whether the topics are still the same."""
@@ -134,8 +137,8 @@ class KafkaWorker(Worker):
                 self._has_ended = True
                 return
             message = member.poll(POLL_SECONDS)
-            if message is not None and (error := message.error()) is not None and error.fatal():
-                raise failure(error, f"group {self.group!r} has put this member out")
+            if message is not None and (error := message.error()) is not None:
+                self._hear(error)
             now = self._wiring.clock.monotonic()
             if now >= report_at:
                 self._report(member, asynchronous=True)
@@ -143,6 +146,11 @@ class KafkaWorker(Worker):
             if now >= self._look_at:
                 self._look_at_topics()
                 self._look_at = now + LOOK_SECONDS
+
+    def _hear(self, error: KafkaError) -> None:
+        """What the group says to its member, beside assignments."""
+        if error.fatal() or error.code() in REFUSED:
+            raise failure(error, f"group {self.group!r} does not take this member")
 
     def _on_assigned(self, member: Consumer, places: list[TopicPartition]) -> None:
         # Nothing is read by the member itself.
@@ -183,10 +191,10 @@ class KafkaWorker(Worker):
         offsets = [TopicPartition(*part.place, part.position) for part in moved]
         if offsets:
             with suppress(KafkaException):
-                if asynchronous:
-                    member.commit(offsets=offsets, asynchronous=True)
-                else:
-                    member.commit(offsets=offsets, asynchronous=False)
+                member.commit(offsets=offsets, asynchronous=True)
+                if not asynchronous:
+                    # Nobody depends on it: a broker that is away must not hold up the end.
+                    member.committed(offsets, timeout=COMMIT_SECONDS)
             for part, offset in zip(moved, offsets, strict=True):
                 part.reported = offset.offset
 
@@ -194,7 +202,7 @@ class KafkaWorker(Worker):
         """A topic that is gone, or was made again, is a fault even where nothing is read."""
         for topic in self._source.topics:
             try:
-                if not self._source.exists(topic):
+                if self._is_gone(topic):
                     raise HoldfastError(self._gone(topic))
                 topic_id = self._source.topic_id(topic)
             except StoreUnavailable:
@@ -206,6 +214,12 @@ class KafkaWorker(Worker):
                         f"offset {part.position} of partition {part.source.partition}; holdfast "
                         f"reset {self.definition.name} begins again with the new one"
                     )
+
+    def _is_gone(self, topic: str) -> bool:
+        """One broker may not know of it yet: a second answer counts."""
+        if self._source.exists(topic) or self._stop.wait(1.0):
+            return False
+        return not self._source.exists(topic)
 
     def _gone(self, topic: str) -> str:
         reached = {**self._reached, **{p.place: p.position for p in self._parts.values()}}

@@ -17,6 +17,7 @@ from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import Status
 from holdfast.core.status import ProjectionStatus
 from holdfast.sql.database import Connection, Database
+from holdfast.sql.lanes import is_ours
 from holdfast.sql.statuses import Heads, read_status
 from holdfast.sql.values import moment, uuid
 
@@ -232,6 +233,7 @@ def _lanes_closed(connection: Connection, status: ProjectionStatus) -> Iterator[
     if not status.closed_lanes:
         return
     names = {"projection": status.projection, "feed": status.feed, "limit": MAX_HEADS}
+    query = "lane_heads" if is_ours(status.feed) else "lane_heads_by_version"
     heads = [
         {
             "id": id_,
@@ -249,7 +251,7 @@ def _lanes_closed(connection: Connection, status: ProjectionStatus) -> Iterator[
         for (
             id_, lane, state, position, event_type, event_id, attempts, next_attempt_at,
             error_type, error_message, events,
-        ) in connection.run("lane_heads", names)
+        ) in connection.run(query, names)
     ]  # fmt: skip
     if status.delivery == "outbox":
         # Whatever is appended waits in a lane; those that fail are of interest.

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
+from uuid import UUID
 
 import msgspec
 
 from holdfast.core.event import RawEvent
-from holdfast.core.intake import UNDECODABLE
+from holdfast.core.intake import Intake
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import Entry, Status
 from holdfast.core.worker import ForeignSource
@@ -49,12 +50,14 @@ class Letters:
         *,
         clock: Clock,
         projection: str,
+        intake: Intake,
         lane_of: Callable[[RawEvent], str],
         by: str,
         note: str | None,
     ) -> None:
         self._database, self._clock, self._projection = database, clock, projection
         self._lane_of, self._by, self._note = lane_of, by, note
+        self._intake = intake
 
     def bring_in(
         self, source: ForeignSource, topic: str, status: Status, *, limit: int, dry_run: bool
@@ -107,26 +110,34 @@ class Letters:
         self._database.announce()
         return len(added)
 
-    @staticmethod
     def _new(
-        connection: Connection, names: Mapping[str, str], entries: Sequence[Entry]
+        self, connection: Connection, names: Mapping[str, str], entries: Sequence[Entry]
     ) -> Sequence[Entry]:
-        """Those that are neither applied, as far as versions say, nor in the queue."""
-        streams = sorted({entry.event.stream for entry in entries})
-        asked = {"projection": names["projection"], "streams": as_json(streams)}
-        versions: dict[str, int] = dict(connection.run("read_versions", asked))
+        """Those that are neither applied, as far as that can be known, nor in the queue."""
         new = []
+        is_known = self._known(connection, [entry.event for entry in entries])
         for entry in entries:
-            event, last = entry.event, versions.get(entry.event.stream, -1)
-            if connection.run("item_at", {**names, "position": event.position}):
+            event = entry.event
+            if is_known(event) or connection.run("item_at", {**names, "position": event.position}):
                 continue
-            if event.type == UNDECODABLE:
-                # It has no version: it comes behind what is applied.
-                event = msgspec.structs.replace(event, version=max(last, 0))
-            elif event.version <= last:
-                continue
+            if not self._intake.contiguous:
+                event = msgspec.structs.replace(event, version=event.position)
             new.append(replace(entry, event=event))
         return new
+
+    def _known(
+        self, connection: Connection, events: Sequence[RawEvent]
+    ) -> Callable[[RawEvent], bool]:
+        projection = {"projection": self._projection}
+        if self._intake.contiguous:
+            streams = as_json(sorted({event.stream for event in events}))
+            found = connection.run("read_versions", {**projection, "streams": streams})
+            versions: dict[str, int] = dict(found)
+            unnumbered = self._intake.unnumbered
+            return lambda e: e.type not in unnumbered and e.version <= versions.get(e.stream, -1)
+        ids = as_json([event.id for event in events])
+        seen = {UUID(id_) for (id_,) in connection.run("seen_ids", {**projection, "ids": ids})}
+        return lambda event: event.id in seen
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:

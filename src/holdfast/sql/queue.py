@@ -17,6 +17,7 @@ import msgspec
 from holdfast.core.definition import JOURNAL
 from holdfast.core.errors import ConfigError, HoldfastError
 from holdfast.core.event import RawEvent
+from holdfast.core.intake import UNDECODABLE
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import (
     EARLY,
@@ -171,6 +172,7 @@ class Queue:
         if source is not None and feed == JOURNAL:
             raise ConfigError(f"projection {projection!r} reads several feeds; say which: feed=…")
         names = {"projection": projection, "feed": feed}
+        coming = None if source is None else self._coming(source, names)
         for attempt in changes(self._database):
             with attempt as connection:
                 rows = connection.run("revise", names)
@@ -192,8 +194,10 @@ class Queue:
                     event: RawEvent | None = self._event(connection, position)
                     is_next = self._is_next(connection, checkpoint.position, position)
                 else:
-                    event = source.next_event(feed, checkpoint.position)
-                    is_next = event is not None and event.position == position
+                    after, event = coming or (-1, None)
+                    is_next = after == checkpoint.position and (
+                        event is not None and event.position == position
+                    )
                 if event is None or not is_next:
                     raise HoldfastError(
                         f"projection {projection!r} is at position {checkpoint.position}, and "
@@ -244,6 +248,7 @@ class Queue:
             self._database,
             clock=self._clock,
             projection=projection,
+            intake=source.intake(),
             lane_of=partial(self._lane_of, projection),
             by=by,
             note=note,
@@ -314,6 +319,17 @@ class Queue:
             tuple(item for item in found if item.status not in allowed),
         )
 
+    def _coming(
+        self, source: ForeignSource, names: dict[str, str]
+    ) -> tuple[int, RawEvent | None] | None:
+        """Where a projection is on a foreign feed, and what comes next there."""
+        with self._database.reading() as connection:
+            rows = connection.run("read_checkpoint", names)
+        if not rows:
+            return None
+        after = Checkpoint(*rows[0]).position
+        return after, source.next_event(names["feed"], after)
+
     def _is_next(self, connection: Connection, after: int, position: int) -> bool:
         """Whether nothing comes between two positions, now or later."""
         events = self._database.settled(connection, after, 1).events
@@ -333,8 +349,7 @@ class Queue:
             connection.run("lock_lanes", names)
         return places
 
-    @staticmethod
-    def _accept_gap(connection: Connection, item: QueueItem) -> None:
+    def _accept_gap(self, connection: Connection, item: QueueItem) -> None:
         """The stream is where the item expects it to be."""
         if item.error_type != EARLY:
             return
@@ -346,10 +361,22 @@ class Queue:
             )
         _pass_version(connection, item, item.version - 1)
 
-    @staticmethod
-    def _pass_resolved(connection: Connection, item: QueueItem) -> None:
-        """The stream goes on behind the item; if something waits before it, when that is done."""
-        if item.status in OUTSTANDING and not _waits_before(connection, item):
+    def _pass_resolved(self, connection: Connection, item: QueueItem) -> None:
+        """The stream goes on behind the item; if something waits before it, when that is done.
+
+        Not behind one that came too early: what it missed may still come.
+        """
+        source = self._source_of(item.projection)
+        intake = None if source is None else source.intake()
+        if item.status not in OUTSTANDING or item.error_type == EARLY:
+            return
+        if intake is not None and not intake.contiguous:
+            names = {"projection": item.projection, "feed": item.feed}
+            event = [{"id": item.event_id, "position": item.position}]
+            connection.run("write_seen", {**names, "events": as_json(event)})
+            return
+        unnumbered = {UNDECODABLE} if intake is None else intake.unnumbered
+        if item.event_type not in unnumbered and not _waits_before(connection, item):
             _pass_version(connection, item, item.version)
 
     def _event(self, connection: Connection, position: int) -> RawEvent:

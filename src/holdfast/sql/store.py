@@ -80,6 +80,11 @@ class SqlSession:
             raise needs_reset(checkpoint.projection)
         return Checkpoint(*rows[0])
 
+    def lead_on(self, checkpoint: Checkpoint) -> None:
+        names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
+        with self.connection.transaction():
+            self.connection.run("lead_on", names)
+
     def check_epoch(self, checkpoint: Checkpoint) -> None:
         names = {
             "id": checkpoint.id,
@@ -115,8 +120,23 @@ class SqlSession:
         ((first, last),) = self.connection.run("waiting_versions", names)
         return None if first is None else (first, last)
 
-    def is_resolved(self, checkpoint: Checkpoint, stream: str, version: int) -> bool:
-        names = {**of(checkpoint), "stream": stream, "version": version}
+    def undecoded_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[Waiting]:
+        names = {**of(checkpoint), "lane": lane, "limit": limit}
+        rows = self.connection.run("undecoded_items", names)
+        return [waiting_item(self.database, row) for row in rows]
+
+    def renumber(self, checkpoint: Checkpoint, events: Mapping[int, RawEvent]) -> None:
+        with self.connection.transaction():
+            if not self.connection.run("hold", {"id": checkpoint.id, "epoch": checkpoint.epoch}):
+                raise fenced(checkpoint)
+            for id_, event in events.items():
+                names = {"id": id_, "stream": event.stream, "version": event.version}
+                self.connection.run("renumber_item", {**names, "event_type": event.type})
+
+    def is_resolved(
+        self, checkpoint: Checkpoint, stream: str, version: int, *, even_early: bool
+    ) -> bool:
+        names = {**of(checkpoint), "stream": stream, "version": version, "even_early": even_early}
         return bool(self.connection.run("is_resolved", names))
 
     def begin_feed(
@@ -128,6 +148,7 @@ class SqlSession:
             rows = self.connection.run("begin_feed", begin)
             if rows:
                 return origin, Checkpoint(*rows[0])
+            self.connection.run("note_origin", {**names, "origin": origin})
             rows = self.connection.run("read_origin", names)
         if not rows:
             raise fenced(checkpoint)

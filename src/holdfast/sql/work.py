@@ -121,7 +121,11 @@ class SqlWork:
             )
 
     def write_seen(self, checkpoint: Checkpoint, ids: Mapping[UUID, int], *, keep: int) -> None:
-        items = [{"id": id_, "position": position} for id_, position in ids.items()]
+        # What came into the queue from elsewhere has no position here.
+        items = [
+            {"id": id_, "position": position if position > 0 else checkpoint.position}
+            for id_, position in ids.items()
+        ]
         self._connection.run("write_seen", {**of(checkpoint), "events": as_json(items)})
         until = checkpoint.position - keep
         if until > 0:

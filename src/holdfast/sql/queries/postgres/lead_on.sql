@@ -1,0 +1,6 @@
+-- PostgreSQL differs: whoever leads has another connection now, which an operator must be able to end.
+UPDATE holdfast_checkpoint
+SET
+    leader_pid = pg_backend_pid(),
+    leader_since = (SELECT a.backend_start FROM pg_stat_activity AS a WHERE a.pid = pg_backend_pid())
+WHERE id = :id AND epoch = :epoch
