@@ -11,6 +11,7 @@ in the store; the group's are moved along for those who look at its lag.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -37,6 +38,9 @@ REPORT_SECONDS = 5.0
 
 COMMIT_SECONDS = 1.0
 """How long an end waits for the group to know its offsets."""
+
+LEAVE_SECONDS = 5.0
+"""How long it takes to leave a group at most. Everything else has ended before."""
 
 LOOK_SECONDS = 30.0
 """How often it looks whether the topics are still the same."""
@@ -122,7 +126,13 @@ class KafkaWorker(Worker):
             raise failure(error_of(error), f"group {self.group!r} can't be joined") from error
         finally:
             self._end(list(self._parts), then=lambda: self._report(member, asynchronous=False))
-            member.close()
+            self._leave(member)
+
+    def _leave(self, member: Consumer) -> None:
+        """Leaves the group; without a word, if that takes long because the brokers are away."""
+        leaving = threading.Thread(target=member.close, name="holdfast leaves", daemon=True)
+        leaving.start()
+        leaving.join(LEAVE_SECONDS)
 
     @property
     def group(self) -> str:
