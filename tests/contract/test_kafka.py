@@ -634,6 +634,11 @@ def test_a_new_projection_may_begin_at_the_end(
     topic.flush()
     app.catch_up()
     assert balances(app) == {"a": 1, "b": 1}
+    with app.running():
+        app.reset("balances")
+        ends = {f"{topic.name}[0]": 2, f"{topic.name}[1]": 1}
+        wait_until(lambda: {s.feed: s.position for s in app.status()} == ends, 30, "the ends")
+    assert balances(app) == {}
 
 
 def test_records_that_are_gone_are_a_fault_until_a_person_goes_on(

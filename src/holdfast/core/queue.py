@@ -14,7 +14,8 @@ In outbox delivery every event begins as pending, and is processing while a work
 the head of its lane; otherwise its life is the same. What is applied stays as done for a while,
 where it is kept; and messages for other systems live like events.
 
-Only a lane's head, its smallest position, is ever tried. Everything outstanding (pending, failed,
+Only a lane's head is ever tried: its smallest position, or its smallest version where others write
+the feed. Everything outstanding (pending, failed,
 dead; in outbox delivery also processing) keeps its lane closed.
 """
 

@@ -100,6 +100,10 @@ class PartitionSource:
         assert self._session is not None
         low, high = self._watermarks()
         origin = self._source.topic_id(self.topic)
+        if self._source.start == "latest":
+            # All at once, so that a partition that is added later is read from its beginning.
+            self._session.begin_feeds(checkpoint.projection, self._source.ends())
+            checkpoint = self._session.open_checkpoint(checkpoint.projection, checkpoint.feed)
         known, checkpoint = self._session.begin_feed(checkpoint, origin, low)
         self._projection = checkpoint.projection
         self._origin = NO_ID if origin == NO_ID else known

@@ -202,6 +202,12 @@ class KafkaSource:
             self._away_until = time.monotonic() + AWAY_SECONDS
             raise
 
+    def ends(self) -> dict[str, tuple[str, int]]:
+        """The topic's id and the end of each partition."""
+        ids = {topic: self.topic_id(topic) for topic in self.topics}
+        found = self._heads()
+        return {feed: (ids[self._place_of(feed)[0]], head) for feed, head in found.items()}
+
     def _heads(self) -> dict[str, int]:
         known = [(t, n) for t in self.topics for n in self._partitions(t, HEAD_SECONDS)]
         places = {place: _latest() for place in map(_place, known)}

@@ -97,7 +97,6 @@ class KafkaWorker(Worker):
 
     def _catch_up(self) -> None:
         places = self._source.feeds()
-        self._begin_late()
         try:
             for place in places:
                 self._begin(place, in_group=False)
@@ -112,7 +111,6 @@ class KafkaWorker(Worker):
 
     def _take_part(self) -> None:
         self._source.feeds()  # A topic that is not there is a fault, before anything else.
-        self._begin_late()
         member = self._source.member(self.group)
         try:
             member.subscribe(
@@ -243,17 +241,6 @@ class KafkaWorker(Worker):
             f"topic {topic!r} is gone{read}. If it is made again, it is another one: holdfast "
             f"reset {self.definition.name} begins again with that"
         )
-
-    def _begin_late(self) -> None:
-        """A new projection begins where the topics end, if it is to; later partitions do not."""
-        if self._source.start == "latest":
-            ids = {topic: self._source.topic_id(topic) for topic in self._source.topics}
-            feeds = {
-                feed: (ids[feed.rpartition("[")[0]], head)
-                for feed, head in self._source.heads().items()
-            }
-            with closing(self._wiring.open_session()) as session:
-                session.begin_feeds(self.definition.name, feeds)
 
     # Partitions
 

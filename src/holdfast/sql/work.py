@@ -55,7 +55,7 @@ class SqlWork:
         written = self._connection.write_rows(table, rows)
         if written != len(rows):
             raise Fenced(
-                f"{len(rows) - written} rows of table {table.name!r} were at a later position: "
+                f"{len(rows) - written} rows of table {table.name!r} were changed later: "
                 "somebody else writes it"
             )
 
