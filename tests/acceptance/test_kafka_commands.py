@@ -141,6 +141,7 @@ def test_letters_are_imported_by_a_command(place: Place, topic: Topic, kafka_top
     assert (preview["added"], preview["dry_run"]) == (1, True)
     assert "put 1 event into the queue" in place.ok(*command, "--yes").out
     worker: Command = place.work()
-    wait_until(lambda: balances(place) == {"a": 5}, WAIT_SECONDS, "the imported event")
+    wait_until(lambda: items(place) == [], WAIT_SECONDS, "the imported event")
+    assert balances(place) == {"a": 5}
     stop(worker)
     assert "put 0 events" in place.ok(*command, "--yes").out

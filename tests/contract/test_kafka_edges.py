@@ -283,3 +283,59 @@ def test_nobody_goes_forward_beyond_the_end(app: App, topic: Topic) -> None:
     app.catch_up()
     with pytest.raises(ConfigError, match="ends at offset 1"):
         app.forward("balances", 100, feed=f"{topic.name}[0]", by="ann")
+
+
+def test_a_letter_takes_no_place_of_the_feed(app: App, topic: Topic, other: Topic) -> None:
+    """Its offset may be one that the topic has yet to give to another event."""
+    place = [
+        ("__connect.errors.topic", topic.name.encode()),
+        ("__connect.errors.partition", b"0"),
+        ("__connect.errors.offset", b"1"),
+    ]
+    other.put("q", b'{"amount": 5, "currency": "XXX"}', [*headers(1), *place])
+    other.flush()
+    topic.credit("r", 1)
+    topic.flush()
+    register(app, topic.source())
+    app.queue.bring_in("balances", other.name, by="ann")
+    app.catch_up()
+    topic.credit("r", 2, currency="XXX")
+    topic.credit("r", 3)
+    topic.flush()
+    app.catch_up()
+    assert items(app) == [("q", 1, "dead"), ("r", 2, "dead"), ("r", 3, "pending")]
+
+
+def test_own_letters_are_known_while_their_events_wait(
+    app: App, topic: Topic, other: Topic
+) -> None:
+    topic.credit("a", 1, currency="XXX")
+    topic.flush()
+    register(app, topic.source(dead_letters=other.name))
+    app.catch_up()
+    app.catch_up()
+    imported = app.queue.bring_in("balances", other.name, by="ann")
+    assert (imported.read, imported.added) == (1, 0)
+
+
+def test_of_two_who_change_a_row_only_one_does(app: App, topic: Topic, other: Topic) -> None:
+    """Though one of them has applied more events than the other."""
+    both = KafkaSource(
+        [topic.name, other.name],
+        bootstrap=topic.bootstrap,
+        group=f"of-{topic.name}",
+        contiguous=False,
+    )
+    register(app, both)
+    with app.running():
+        topic.put("s", b'{"amount": 1}', headers(None))
+        topic.flush()
+        app.wait_for("balances", 1, feed=f"{topic.name}[0]", timeout_seconds=30)
+        other.put("s", b'{"amount": 10}', headers(None))
+        other.flush()
+        app.wait_for("balances", 1, feed=f"{other.name}[0]", timeout_seconds=30)
+        for _ in range(5):
+            topic.put("s", b'{"amount": 100}', headers(None))
+        topic.flush()
+        app.wait_for("balances", 6, feed=f"{topic.name}[0]", timeout_seconds=30)
+    assert balances(app) == {"s": 511}

@@ -24,11 +24,15 @@ MAX_CACHED_ROWS = 50_000
 
 @dataclass(slots=True)
 class _CachedRow:
-    """`row` None: the table has no such row. `position`: the last event it has seen, by order."""
+    """`row` None: the table has no such row. `position`: the last event it has seen, by order.
+
+    `base`: the same as it is stored, which nobody else may have changed.
+    """
 
     row: Any | None
     position: int
     stored: bool
+    base: int = 0
 
 
 _Decoded = tuple[Handler, Key, Event[Any]]
@@ -58,6 +62,8 @@ class TableEngine:
         self._key = projection.key
         self.by_stream = type(projection).key is TableProjection.key
         self.order = _order(definition.intake)
+        self.tells = definition.intake is None or definition.intake.contiguous
+        """Whether a row can tell that it has seen an event."""
 
     @contextmanager
     def batch(
@@ -80,7 +86,7 @@ class TableEngine:
 
     def committed(self) -> Sequence[Function]:
         for cached in self.changed.values():
-            cached.stored = cached.row is not None
+            cached.stored, cached.base = cached.row is not None, cached.position
         self.changed.clear()
         while len(self.rows) > MAX_CACHED_ROWS:
             self.rows.pop(next(iter(self.rows)))
@@ -137,9 +143,9 @@ class TableEngine:
         stored = self._session.load_rows(self.table, missing) if missing else {}
         for key in missing:
             if found := stored.get(key):
-                self.rows[key] = _CachedRow(self.table.row(found[0]), found[1], stored=True)
+                self.rows[key] = _CachedRow(self.table.row(found[0]), found[1], True, found[1])
             else:
-                self.rows[key] = _CachedRow(None, 0, stored=False)
+                self.rows[key] = _CachedRow(None, 0, False)
 
     def change(self, key: Key, row: Any, position: int) -> RowChange:
         """The row as it is written; raises ValueError if it can't be."""
@@ -160,7 +166,7 @@ def _order(intake: Intake | None) -> Callable[[Event[Any], int], int]:
     if intake is None:
         return lambda event, _: event.position
     if not intake.contiguous:
-        return lambda _, changes: changes + 1
+        return lambda _, base: base + 1
     return lambda event, _: 0 if event.type in intake.unnumbered else event.version
 
 
@@ -221,8 +227,8 @@ class TableBatch:
 
     def _fold(self, handler: Handler, key: Key, event: Event[Any]) -> None:
         cached = self._engine.rows[key]
-        order = self._engine.order(event, cached.position)
-        if order <= cached.position and order and not self._again:
+        order = self._engine.order(event, cached.base)
+        if self._engine.tells and order <= cached.position and order and not self._again:
             return  # The row has seen this event: the checkpoint was wound back.
         before = None if cached.row is None else self._table.snapshot(cached.row)
         row = self._table.new_row(key) if cached.row is None else cached.row

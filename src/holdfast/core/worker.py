@@ -36,6 +36,19 @@ class Wiring:
     signals: Signals
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignLetter:
+    """A dead event that others have written down.
+
+    `feed` and `position` say where it was before, if that is one of ours; the event itself has a
+    position that no event of a feed has.
+    """
+
+    feed: str | None
+    position: int | None
+    event: RawEvent
+
+
 class ForeignSource(Protocol):
     """Where others write the events of a projection."""
 
@@ -52,8 +65,8 @@ class ForeignSource(Protocol):
     def next_event(self, feed: str, after: int) -> RawEvent | None:
         """The first event of a feed after a position."""
 
-    def letters(self, topic: str) -> Iterator[tuple[str | None, RawEvent]]:
-        """Dead events in a topic that others have written, each with the feed that it was in."""
+    def letters(self, topic: str) -> Iterator[ForeignLetter]:
+        """Dead events in a topic that others have written."""
 
     def worker(self, definition: Definition, wiring: Wiring, *, catches_up: bool) -> Worker:
         """What runs a projection on all its feeds; with `catches_up`, up to their present heads."""

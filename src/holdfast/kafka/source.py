@@ -25,10 +25,12 @@ from confluent_kafka.admin import OffsetSpec as OffsetSpec  # type: ignore[attr-
 from holdfast.core.definition import Definition
 from holdfast.core.errors import ConfigError, HoldfastError, StoreUnavailable
 from holdfast.core.event import RawEvent
+from holdfast.core.failure import WorkerLost
 from holdfast.core.intake import NOTHING, UNDECODABLE, Intake, Undecodable
 from holdfast.core.policy import Park, Policy
 from holdfast.core.projection import Projection
-from holdfast.core.worker import Wiring, Worker
+from holdfast.core.transient import is_transient
+from holdfast.core.worker import ForeignLetter, Wiring, Worker
 from holdfast.kafka.envelopes import Envelope, Holdfast, of_function
 from holdfast.kafka.errors import GONE, error_of, failure, is_secret, without_secrets
 from holdfast.kafka.letters import dead_letters_sink, letter, origin_of, read_all
@@ -64,6 +66,8 @@ CONSUMER_ONLY = (
     "isolation.level",
 )
 """Settings that other clients complain about."""
+
+MAX_RECORD_BYTES = 100_000_000
 
 MAX_PARTITIONS = 1 << 14
 MAX_TOPICS = 1 << 16
@@ -129,6 +133,8 @@ class KafkaSource:
         self.contiguous, self.first_version = contiguous, first_version
         self.gap_seconds, self.window_events = gap_seconds, window_events
         self.tombstones, self.dead_letters = tombstones, dead_letters
+        if not isinstance(settings, Mapping | None):
+            raise ConfigError("settings maps names of the client's settings to values")
         self.settings = dict(settings or {})
         self.envelope = _envelope(decode)
         self._quick = self.envelope.event if type(self.envelope) is Holdfast else None
@@ -163,7 +169,8 @@ class KafkaSource:
         """What writes dead events of a projection to the dead-letter topic."""
         if self.dead_letters is None:
             return None
-        return dead_letters_sink(self, projection), Policy.classify(otherwise=Park())
+        policy = Policy.classify(transient=_passes, otherwise=Park())
+        return dead_letters_sink(self, projection), policy
 
     def next_event(self, feed: str, after: int) -> KafkaEvent | None:
         """The first event of a partition after a position."""
@@ -178,14 +185,14 @@ class KafkaSource:
             part.close()
         return events[0] if events else None  # type: ignore[return-value]
 
-    def letters(self, topic: str) -> Iterator[tuple[str | None, RawEvent]]:
-        """Dead events in a topic that others have written, each with its feed, where it is ours."""
+    def letters(self, topic: str) -> Iterator[ForeignLetter]:
+        """Dead events in a topic that others have written."""
         known = set(self.feeds())
         for number in self._partitions(topic):
             for record in read_all(self, topic, number):
-                feed, event = self._letter_event(record, known)
-                if event is not None:
-                    yield feed, event
+                found = self._letter(record, known)
+                if found is not None:
+                    yield found
 
     @property
     def feed(self) -> str:
@@ -310,6 +317,8 @@ class KafkaSource:
             "enable.idempotence": True,
             "partitioner": "murmur2_random",
         }
+        # What was read can be written: the brokers say how large a record may be.
+        config.setdefault("message.max.bytes", MAX_RECORD_BYTES)
         return self._made(Producer, config)
 
     def member(self, group: str) -> Consumer:
@@ -397,19 +406,19 @@ class KafkaSource:
         nothing = Decoded(stream=self._lane_of(record), type=NOTHING, data="null", version=0)
         return raw_event(record, nothing, contiguous=True)
 
-    def _letter_event(
-        self, record: Record, known: Collection[tuple[str, int]]
-    ) -> tuple[str | None, KafkaEvent | None]:
-        """The event in a dead letter, as if it had come where it died; else by a number below 0."""
-        origin = origin_of(record)
+    def _letter(self, record: Record, known: Collection[tuple[str, int]]) -> ForeignLetter | None:
+        """The event in a dead letter, by a number below 0: what is above is the feed's own."""
+        origin, feed, position = origin_of(record), None, None
+        there = record
         if origin is not None and origin[:2] in known:
             topic, partition, offset = origin
             there = msgspec.structs.replace(record, topic=topic, partition=partition, offset=offset)
-            return feed_name(topic, partition), self.event_of(there)
-        event = self.event_of(record)
-        if event is not None:
-            event = msgspec.structs.replace(event, position=_number_below_0(record))
-        return None, event
+            feed, position = feed_name(topic, partition), offset + 1
+        event = self.event_of(there)
+        if event is None:
+            return None
+        event = msgspec.structs.replace(event, position=_number_below_0(record))
+        return ForeignLetter(feed, position, event)
 
     def _place_of(self, feed: str) -> tuple[str, int]:
         for topic in self.topics:
@@ -433,6 +442,22 @@ class KafkaSource:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be a text")
         if self.start not in ("earliest", "latest"):
             raise ConfigError(f"start is {self.start!r}; it is 'earliest' or 'latest'")
+        if not isinstance(self.contiguous, bool):
+            raise ConfigError(f"contiguous is {self.contiguous!r}; it is True or False")
+        first = self.first_version
+        if first is not None and (type(first) is not int or first < 0):
+            raise ConfigError(f"first_version is {first!r}; it is a number, 0 or more, or None")
+        if self.start == "latest" and self.contiguous and first is not None:
+            raise ConfigError(
+                "start='latest' sees streams in the middle: say first_version=None as well, or "
+                "contiguous=False"
+            )
+        for name in ("tombstones", "dead_letters"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and value):
+                raise ConfigError(f"{name} is {value!r}; it is a name, or None")
+        if not all(isinstance(name, str) for name in self.settings):
+            raise ConfigError("settings has a name that is no text")
         for name in ("gap_seconds", "window_events"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be 0 or more")
@@ -458,6 +483,11 @@ class KafkaSource:
 def feed_name(topic: str, partition: int) -> str:
     """A partition's name as a feed."""
     return f"{topic}[{partition}]"
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether a letter is written again: nobody has died of one."""
+    return isinstance(error, WorkerLost) or is_transient(error)
 
 
 def _number_below_0(record: Record) -> int:

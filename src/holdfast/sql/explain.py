@@ -168,7 +168,7 @@ def _item_of(
 
 
 def _no_worker(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
-    if _is_led(status):
+    if _is_led(status) or status.waiting_until is not None:
         return
     names = {"projection": status.projection, "feed": status.feed}
     last = Checkpoint(*connection.run("read_checkpoint", names)[0])
@@ -272,6 +272,13 @@ def _lanes_closed(connection: Connection, status: ProjectionStatus) -> Iterator[
 
 
 def _rest(status: ProjectionStatus) -> Iterator[Reason]:
+    if not status.is_head_known:
+        yield Reason(
+            kind="behind",
+            text="how much is left can't be known: the brokers do not answer",
+            fields={"position": status.position, "head": None, "lag_events": None},
+        )
+        return
     places = {"position": status.position, "head": status.head, "lag_events": status.lag_events}
     if status.lag_events:
         works = status.state == "running" and status.waiting_until is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 from uuid import UUID
@@ -14,12 +13,12 @@ from holdfast.core.event import RawEvent
 from holdfast.core.intake import Intake
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import Entry, Status
-from holdfast.core.worker import ForeignSource
+from holdfast.core.worker import ForeignLetter, ForeignSource
 from holdfast.sql.audit import write_audit
 from holdfast.sql.changes import changes
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.lanes import refresh
-from holdfast.sql.values import as_json
+from holdfast.sql.values import as_json, uuid
 from holdfast.sql.work import SqlWork
 
 T = TypeVar("T")
@@ -70,25 +69,27 @@ class Letters:
                 is_complete = False
                 break
             read += len(found)
-            by_feed: dict[str, list[Entry]] = {}
-            for feed, event in found:
-                entry = Entry(event, self._lane_of(event), status)
-                by_feed.setdefault(feed or source.feed, []).append(entry)
-            for feed, entries in by_feed.items():
-                part = entries[: limit - added]
-                is_complete = is_complete and len(part) == len(entries)
-                added += self._bring_in(feed, part, dry_run=dry_run)
+            by_feed: dict[str, list[ForeignLetter]] = {}
+            for letter in found:
+                by_feed.setdefault(letter.feed or source.feed, []).append(letter)
+            for feed, letters in by_feed.items():
+                part = letters[: limit - added]
+                is_complete = is_complete and len(part) == len(letters)
+                added += self._bring_in(feed, part, status, dry_run=dry_run)
         return Imported(
             read=read, added=added, known=read - added, is_complete=is_complete, dry_run=dry_run
         )
 
-    def _bring_in(self, feed: str, entries: Sequence[Entry], *, dry_run: bool) -> int:
+    def _bring_in(
+        self, feed: str, letters: Sequence[ForeignLetter], status: Status, *, dry_run: bool
+    ) -> int:
         """Puts events of one feed into the queue; returns how many were not there."""
         names = {"projection": self._projection, "feed": feed}
         added: set[int] = set()
         for attempt in changes(self._database):
             with attempt as connection:
-                new = self._new(connection, names, entries)
+                events = self._new(connection, names, letters)
+                new = [Entry(event, self._lane_of(event), status) for event in events]
                 if dry_run or not new:
                     return len(new)
                 connection.run("open_checkpoint", names)
@@ -111,19 +112,35 @@ class Letters:
         return len(added)
 
     def _new(
-        self, connection: Connection, names: Mapping[str, str], entries: Sequence[Entry]
-    ) -> Sequence[Entry]:
-        """Those that are neither applied, as far as that can be known, nor in the queue."""
+        self, connection: Connection, names: Mapping[str, str], letters: Sequence[ForeignLetter]
+    ) -> Sequence[RawEvent]:
+        """The events that are neither applied, as far as that can be known, nor in the queue."""
         new = []
-        is_known = self._known(connection, [entry.event for entry in entries])
-        for entry in entries:
-            event = entry.event
-            if is_known(event) or connection.run("item_at", {**names, "position": event.position}):
+        is_known = self._known(connection, [letter.event for letter in letters])
+        rows = connection.run("read_checkpoint", names)
+        reached = Checkpoint(*rows[0]).position if rows else 0
+        for letter in letters:
+            event = letter.event
+            if is_known(event) or self._is_queued(connection, names, letter):
                 continue
             if not self._intake.contiguous:
+                if letter.position is not None and letter.position <= reached:
+                    continue  # It was passed there, and does not wait.
                 event = msgspec.structs.replace(event, version=event.position)
-            new.append(replace(entry, event=event))
+            new.append(event)
         return new
+
+    @staticmethod
+    def _is_queued(connection: Connection, names: Mapping[str, str], letter: ForeignLetter) -> bool:
+        """Whether an event is in the queue, from its own feed or from a letter."""
+        positions = [letter.event.position]
+        if letter.position is not None:
+            positions.append(letter.position)
+        return any(
+            uuid(event_id) == letter.event.id
+            for position in positions
+            for _, event_id in connection.run("item_at", {**names, "position": position})
+        )
 
     def _known(
         self, connection: Connection, events: Sequence[RawEvent]

@@ -208,7 +208,7 @@ class Queue:
                 work.enqueue(checkpoint, [Entry(event, lane, "dead")], now)
                 connection.run("pass_event", {**names, "position": position})
                 refresh(connection, projection, feed, lane)
-                ((item_id,),) = connection.run("item_at", {**names, "position": position})
+                ((item_id, _),) = connection.run("item_at", {**names, "position": position})
                 item = self._get(connection, item_id)
                 write_audit(
                     connection,
