@@ -36,6 +36,8 @@ PARTITIONS = 8
 ACCOUNTS = 40
 COOPERATIVE, EAGER = "cooperative-sticky", "range"
 GATE = 4712
+PATIENCE_SECONDS = 1.0
+"""How long the group's choice waits for the one before, unless a test says otherwise."""
 
 both_strategies = pytest.mark.parametrize("strategy", [COOPERATIVE, EAGER])
 
@@ -55,7 +57,12 @@ class Bank:
         return float(self._settings["session.timeout.ms"]) / 1_000
 
     def start(
-        self, count: int = 1, *, strategy: str = COOPERATIVE, revoke_seconds: float | None = None
+        self,
+        count: int = 1,
+        *,
+        strategy: str = COOPERATIVE,
+        revoke_seconds: float | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> list[Consumer]:
         settings = {**self._settings, "partition.assignment.strategy": strategy}
         return [
@@ -66,7 +73,7 @@ class Bank:
                     topic=self._topic,
                     settings=settings,
                     revoke_seconds=revoke_seconds,
-                    patience_seconds=1.0,
+                    patience_seconds=patience_seconds,
                 )
             )
             for _ in range(count)
@@ -74,12 +81,21 @@ class Bank:
 
     def revokes(self, projection: str) -> bool:
         """Whether a second member is there, and waits for what the first one is to give up."""
+        state, members = self._group(projection)
+        return state == ConsumerGroupState.PREPARING_REBALANCING or (
+            len(members) == 2 and sum(members) < PARTITIONS
+        )
+
+    def has_one_member(self, projection: str) -> bool:
+        """Whether one member alone has all partitions, as the group sees it."""
+        state, members = self._group(projection)
+        return state == ConsumerGroupState.STABLE and members == [PARTITIONS]
+
+    def _group(self, projection: str) -> tuple[ConsumerGroupState, list[int]]:
+        """The group's state, and how many partitions each of its members has."""
         name = f"{GROUP}.{projection}"
         group = self._admin.describe_consumer_groups([name])[name].result(QUERY_SECONDS)
-        assigned = sum(len(member.assignment.topic_partitions) for member in group.members)
-        return group.state == ConsumerGroupState.PREPARING_REBALANCING or (
-            len(group.members) == 2 and assigned < PARTITIONS
-        )
+        return group.state, [len(m.assignment.topic_partitions) for m in group.members]
 
     def await_led_by(self, *consumers: Consumer) -> None:
         """Returns when these lead all partitions, each of them some."""
@@ -235,6 +251,26 @@ def test_one_that_is_frozen_inside_its_commit_is_fenced(postgres_bank: Bank) -> 
         is_overruled_and_fenced(bank, frozen, other)
 
 
+def test_one_that_was_late_finishes_what_it_has_begun(postgres_bank: Bank, tmp_path: Path) -> None:
+    """It is out of its group, and its successor waits a while before it goes ahead."""
+    bank, hold = postgres_bank, tmp_path / "hold"
+    late, other = bank.start(2, patience_seconds=60.0)
+    bank.await_led_by(late, other)
+    bank.books.add()
+    bank.await_all()
+    hold.touch()
+    stream = bank.books.on(*led_by(bank, late))[0]
+    bank.books.add([stream], hold=str(hold))
+    wait_until(reached(hold, late.pid).exists, 30, f"{late!r} to be inside")
+    late.freeze()
+    wait_until(lambda: bank.has_one_member("log"), 60, f"the group: {other!r}")
+    hold.unlink()
+    late.wake()
+    bank.await_all()
+    assert writers(bank, bank.books.of([stream])) == {late.pid}
+    bank.await_led_by(late, other)
+
+
 def is_overruled_and_fenced(bank: Bank, frozen: Consumer, other: Consumer) -> None:
     """The other one goes on; the frozen one wakes, changes nothing, and takes part again."""
     frozen_at = time.monotonic()
@@ -312,6 +348,8 @@ def test_a_revoked_partition_finishes_what_it_has_begun(
     held = hold_everywhere(bank, first, hold)
     (second,) = bank.start(strategy=strategy)
     wait_until(lambda: bank.revokes("log"), 60, f"a rebalance: {second!r}")
+    time.sleep(2 * PATIENCE_SECONDS)  # That nothing happens can't be awaited.
+    assert set(leaders(bank.url)["log"].values()) == {first.pid}
     hold.unlink()
     bank.await_led_by(first, second)
     bank.await_all()
