@@ -264,6 +264,7 @@ def test_one_that_was_late_finishes_what_it_has_begun(postgres_bank: Bank, tmp_p
     wait_until(reached(hold, late.pid).exists, 30, f"{late!r} to be inside")
     late.freeze()
     wait_until(lambda: bank.has_one_member("log"), 60, f"the group: {other!r}")
+    time.sleep(2 * PATIENCE_SECONDS)  # That nothing happens can't be awaited.
     hold.unlink()
     late.wake()
     bank.await_all()
