@@ -85,19 +85,23 @@ def await_led(url: str, partitions: Iterable[int], processes: Iterable[int], wha
     wait_until(is_led, ARRIVAL_SECONDS, f"{what}: {sorted(crew)} to lead {sorted(numbers)}")
 
 
-def await_processed(
-    url: str, events: int, *, alive: Callable[[], object] = lambda: None, what: str = ""
-) -> None:
-    """Returns when both projections have applied so many events, or more; `alive` may object."""
+def await_processed(url: str, events: int, *, alive: Callable[[], object]) -> None:
+    """Returns when both projections have applied so many events, or more; `alive` may object.
 
-    def is_there() -> bool:
+    However long it takes, as long as there is progress.
+    """
+    found = count_processed(url)
+
+    def has_moved() -> bool:
         alive()
-        return min(count_processed(url).values()) >= events
+        return count_processed(url) != found
 
-    try:
-        wait_until(is_there, ARRIVAL_SECONDS, f"{events} events to be applied {what}")
-    except TimeoutError as error:
-        raise TimeoutError(f"{error}; there are {read_partitions(url)}") from None
+    while min(found.values()) < events:
+        try:
+            wait_until(has_moved, ARRIVAL_SECONDS, "progress")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error} to {events} events: {read_partitions(url)}") from None
+        found = count_processed(url)
 
 
 def await_versions(
