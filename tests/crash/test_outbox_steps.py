@@ -84,12 +84,14 @@ def test_event_that_ends_its_process_dies_and_the_rest_is_applied(
     append_some(store_url, outbox_kind, 30)
     deaths = 0
     while not check_outbox(store_url, outbox_kind).is_settled:
-        assert deaths <= attempts
+        assert deaths <= attempts + 1
         with WorkerProcess(store_url, command=COMMAND) as worker:
             deaths += ends_before_all_is_done(worker, store_url, outbox_kind)
     found = check_outbox(store_url, outbox_kind)
     assert found.with_status("dead") == [8]
-    assert found.attempts[8] == deaths == attempts
+    assert found.attempts[8] == attempts
+    # The first death counts for the head of the lane, which may have been the event before it.
+    assert deaths in (attempts, attempts + 1)
     assert Counter(found.lanes[at] for at in found.outstanding) == {"lane-2": 4}
     assert len(found.applied) == 26
     assert "processing" not in found.statuses.values()
