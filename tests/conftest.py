@@ -149,6 +149,11 @@ def no_kafka(error: KafkaUnavailable) -> NoReturn:
     pytest.skip(reason)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each processor: half of a test's time is waiting for other processes."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs the real broker, and give it time where that has to be downloaded first."""
     short_of_time = config.getoption("timeout") is None and not kafka_is_here()
