@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from functools import partial
+
+import psycopg
 
 from bench import journal
 from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.catch_up import case, table
 from bench.connection import Connection, connect, is_sqlite, native
 from bench.workload import change
+from holdfast.core.reading import BATCH_EVENTS
 
 EVENTS_PER_TRANSACTION = 500
-EVENTS_PER_SET = 10_000
+SETS = {"set-based": 10_000, "set-based-same-flush": BATCH_EVENTS}
+"""The cases of set-based SQL, and the events in each of their transactions.
+
+The second has as many as a TableProjection's, so that what it is faster by is not its size.
+"""
 
 READ = """
 SELECT position, stream, version, type, data, recorded_at
@@ -47,29 +55,62 @@ SAVE_CHECKPOINT = "UPDATE bench_checkpoint SET position = ?"
 
 
 def cases(scale: Scale) -> list[Case]:
+    few, many = scale.statement_events, scale.events
+    load = journal.load
     return [
-        case(
-            "hand-written",
-            Database.POSTGRES,
-            events=scale.statement_events,
-            load=journal.load,
-            run=loop,
+        case("hand-written", Database.POSTGRES, events=few, load=load, run=loop),
+        case("hand-written-pipeline", Database.POSTGRES, events=few, load=load, run=pipeline),
+        case("hand-written", Database.SQLITE, events=many, load=load, run=loop),
+        *(
+            case(name, database, events=many, load=load, run=partial(sets, size_events=size))
+            for database in Database
+            for name, size in SETS.items()
         ),
-        case("hand-written", Database.SQLITE, events=scale.events, load=journal.load, run=loop),
-        case("set-based", Database.POSTGRES, events=scale.events, load=journal.load, run=sets),
-        case("set-based", Database.SQLITE, events=scale.events, load=journal.load, run=sets),
     ]
 
 
 def loop(url: str, *, events: int) -> Sample:
     """One statement per event, 500 events and the checkpoint in a transaction."""
+    with _prepared(url) as connection:
+        return _loop(url, connection, events=events, sending=nullcontext)
+
+
+def pipeline(url: str, *, events: int) -> Sample:
+    """The same in psycopg's pipeline mode: no statement waits for the answer to the one before."""
+    with _prepared(url) as connection:
+        assert isinstance(connection, psycopg.Connection)
+        return _loop(url, connection, events=events, sending=connection.pipeline)
+
+
+def sets(url: str, *, events: int, size_events: int) -> Sample:
+    """One statement per `size_events` events and the checkpoint in a transaction: no event leaves
+    the database, so nothing that moves events through Python can be faster."""
+    apply, save = native(APPLY_SET, url), native(SAVE_CHECKPOINT, url)
+    with _prepared(url) as connection:
+        watch = Stopwatch()
+        for start in range(0, events, size_events):
+            end = min(start + size_events, events)
+            connection.execute(apply, (start, end))
+            connection.execute(save, (end,))
+            connection.commit()
+        return watch.sample(events)
+
+
+def _loop(
+    url: str,
+    connection: Connection,
+    *,
+    events: int,
+    sending: Callable[[], AbstractContextManager[object]],
+) -> Sample:
+    """The loop; what changes something is sent, and is in, when `sending()` ends."""
     read, insert, update, save = (
         native(sql, url) for sql in (READ, INSERT, UPDATE, SAVE_CHECKPOINT)
     )
-    with _prepared(url) as connection:
-        watch = Stopwatch()
-        position = 0
-        while batch := connection.execute(read, (position, EVENTS_PER_TRANSACTION)).fetchall():
+    watch = Stopwatch()
+    position = 0
+    while batch := connection.execute(read, (position, EVENTS_PER_TRANSACTION)).fetchall():
+        with sending():
             for _, stream, version, type_, data, recorded_at in batch:
                 # psycopg has decoded it already.
                 payload = data if isinstance(data, dict) else json.loads(data)
@@ -80,21 +121,7 @@ def loop(url: str, *, events: int) -> Sample:
             position = batch[-1][0]
             connection.execute(save, (position,))
             connection.commit()
-        return watch.sample(events)
-
-
-def sets(url: str, *, events: int) -> Sample:
-    """One statement per 10,000 events and the checkpoint in a transaction: no event leaves the
-    database, so nothing that moves events through Python can be faster."""
-    apply, save = native(APPLY_SET, url), native(SAVE_CHECKPOINT, url)
-    with _prepared(url) as connection:
-        watch = Stopwatch()
-        for start in range(0, events, EVENTS_PER_SET):
-            end = start + EVENTS_PER_SET
-            connection.execute(apply, (start, end))
-            connection.execute(save, (end,))
-            connection.commit()
-        return watch.sample(events)
+    return watch.sample(events)
 
 
 @contextmanager
