@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from bench.measure import Measure
 
 
 class Database(StrEnum):
@@ -23,10 +25,22 @@ class Sample:
     seconds: float
     cpu_seconds: float
     """Processor time of the client, so that a client that was the bottleneck shows."""
+    figures: Mapping[Measure, float] = field(default_factory=dict)
+    """What else was measured."""
 
     @property
     def events_per_second(self) -> float:
         return self.events / self.seconds
+
+    def value(self, measure: Measure) -> float:
+        """What this round has measured of the kind."""
+        match measure:
+            case Measure.RATE:
+                return self.events_per_second
+            case Measure.CPU:
+                return self.cpu_seconds
+            case _:
+                return self.figures[measure]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +80,8 @@ class Scale:
     """For each process whose handlers are slow."""
     claim_rows: int
     """In a queue that is long."""
+    latency_seconds: float
+    """For how long events come whose delays are measured."""
 
 
 FULL = Scale(
@@ -76,6 +92,7 @@ FULL = Scale(
     append_seconds=4.0,
     slow_events=160,
     claim_rows=1_000_000,
+    latency_seconds=10.0,
 )
 QUICK = Scale(
     rounds=1,
@@ -85,6 +102,7 @@ QUICK = Scale(
     append_seconds=1.0,
     slow_events=40,
     claim_rows=20_000,
+    latency_seconds=2.0,
 )
 
 

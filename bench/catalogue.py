@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from bench.case import Case, Scale
-from bench.cases import appends, claims, hand_written, holdfast, kafka, outbox, poison, slow
+from bench.cases import (
+    appends,
+    claims,
+    hand_written,
+    holdfast,
+    kafka,
+    latency,
+    outbox,
+    poison,
+    slow,
+)
 
 # A peer's module can only be imported where the peer is installed.
 PEERS = ("eventsource_py", "eventsourcing")
@@ -17,6 +27,7 @@ GROUPS = (
     "catch-up/sqlite",
     "append/1",
     "append/10",
+    "latency/postgres",
     "poison-table/postgres",
     "poison-table/sqlite",
     "poison-handlers/postgres",
@@ -53,6 +64,7 @@ def catalogue(scale: Scale) -> Catalogue:
         *holdfast.cases(scale),
         *hand_written.cases(scale),
         *appends.cases(scale),
+        *latency.cases(scale),
         *poison.cases(scale),
         *outbox.cases(scale),
         *slow.cases(scale),

@@ -56,6 +56,8 @@ def main(quick: bool, names: Sequence[str], rounds: int | None, json_file: TextI
     if json_file is not None:
         json_file.write(report.as_json(samples, scale) + "\n")
     console.print(report.case_table(samples))
+    if (figures := report.figure_table(samples)) is not None:
+        console.print(figures)
     if found := list(outcomes(samples)):
         console.print(report.ratio_table(found))
 
@@ -78,8 +80,7 @@ def _measure(cases: Sequence[Case], rounds: int, console: Console) -> Samples:
         for step, sample in measure(cases, rounds, starting=show):
             samples[step.case.name].append(sample)
             progress.console.print(
-                f"round {step.round}/{rounds}  {step.case.name:34}"
-                f" {sample.events_per_second:>10,.0f} events/s",
+                f"round {step.round}/{rounds}  {step.case.name:40} {report.summary(sample)}",
                 highlight=False,
             )
             progress.advance(task)

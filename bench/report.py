@@ -11,12 +11,13 @@ from dataclasses import asdict
 from importlib import metadata
 from itertools import groupby
 from statistics import median
-from typing import Any
+from typing import Any, assert_never
 
 from rich.table import Table
 
 from bench.case import Sample, Scale
-from bench.ratios import Outcome, Samples, outcomes
+from bench.measure import Measure
+from bench.ratios import Outcome, Ratio, Samples, outcomes
 
 PACKAGES = (
     "holdfast",
@@ -47,16 +48,69 @@ def case_table(samples: Samples) -> Table:
     return table
 
 
+def figure_table(samples: Samples) -> Table | None:
+    """One line per figure that is not a case's rate; None where there is no such figure."""
+    table = _table("Other figures", "case", "", "median", "range")
+    for name, taken in samples.items():
+        for measure in taken[0].figures:
+            values = [sample.value(measure) for sample in taken]
+            table.add_row(
+                name,
+                label(measure),
+                shown(measure, median(values)),
+                f"{shown(measure, min(values))} – {shown(measure, max(values))}",
+            )
+    return table if table.row_count else None
+
+
+def summary(sample: Sample) -> str:
+    """A sample on one line: its rate, or what else it is about."""
+    return ", ".join(
+        f"{label(measure)} {shown(measure, value)}" for measure, value in sample.figures.items()
+    ) or shown(Measure.RATE, sample.events_per_second)
+
+
+def label(measure: Measure) -> str:
+    """The measure's name for people."""
+    return {
+        Measure.RATE: "rate",
+        Measure.FIRST_RATE: "rate at first",
+        Measure.LAST_RATE: "rate at last",
+        Measure.MEDIAN_DELAY: "p50",
+        Measure.LONG_DELAY: "p99",
+        Measure.CPU: "CPU",
+        Measure.PEAK_MEMORY: "peak memory",
+        Measure.JOURNAL_READS: "journal reads",
+    }[measure]
+
+
+def shown(measure: Measure, value: float) -> str:
+    """A figure with its unit."""
+    match measure:
+        case Measure.RATE | Measure.FIRST_RATE | Measure.LAST_RATE:
+            return f"{value:,.0f} events/s"
+        case Measure.MEDIAN_DELAY | Measure.LONG_DELAY:
+            return f"{value * 1e3:,.1f} ms"
+        case Measure.CPU:
+            return f"{value:,.2f} s"
+        case Measure.PEAK_MEMORY:
+            return f"{value / 1e6:,.0f} MB"
+        case Measure.JOURNAL_READS:
+            return f"{value:,.0f}"
+        case _:
+            assert_never(measure)
+
+
 def ratio_table(found: Sequence[Outcome]) -> Table:
     """One line per ratio, with its bar beside it."""
-    table = _table("Ratios, round by round", "case", "median", "range", "bar", "")
+    table = _table("How many times better, round by round", "case", "median", "range", "bar", "")
     verdicts = {None: "", True: "[green]met", False: "[red]not met"}
     for group, outcomes_ in groupby(found, lambda outcome: _group(outcome.ratio.case)):
         table.add_row(f"[bold]{group}")
         for outcome in outcomes_:
             ratio = outcome.ratio
             table.add_row(
-                f"  {_contestant(ratio.case)} / {_compared(ratio.to)}",
+                f"  {_compared(ratio)}",
                 f"{outcome.median:,.2f}",
                 f"{outcome.low:,.2f} – {outcome.high:,.2f}",
                 "" if ratio.bar is None else f"{ratio.bar:g}",
@@ -75,12 +129,15 @@ def as_json(samples: Samples, scale: Scale) -> str:
             "cases": [
                 {
                     "name": name,
-                    "events_per_second": median(sample.events_per_second for sample in taken),
-                    "samples": [_plain(sample) for sample in taken],
+                    **{
+                        measure.value: median(sample.value(measure) for sample in taken)
+                        for measure in (Measure.RATE, *taken[0].figures)
+                    },
+                    "samples": [_plain_sample(sample) for sample in taken],
                 }
                 for name, taken in samples.items()
             ],
-            "ratios": [{**asdict(outcome), "met": outcome.met} for outcome in outcomes(samples)],
+            "ratios": [_plain_outcome(outcome) for outcome in outcomes(samples)],
         },
         indent=2,
     )
@@ -102,12 +159,42 @@ def _contestant(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _compared(to: str | float) -> str:
-    return _contestant(to) if isinstance(to, str) else f"{to:,.0f} a second"
+def _compared(ratio: Ratio) -> str:
+    """What is compared with what, on one line."""
+    ours = _contestant(ratio.case)
+    what = "" if ratio.measure is Measure.RATE else f"{label(ratio.measure)} of "
+    match ratio.to:
+        case str():
+            return f"{what}{ours} / {_contestant(ratio.to)}"
+        case Measure():
+            return f"{what}{ours} / {label(ratio.to)}"
+        case _:
+            return f"{what}{ours} / {shown(ratio.measure, ratio.to)}"
 
 
-def _plain(sample: Sample) -> dict[str, Any]:
-    return {**asdict(sample), "events_per_second": sample.events_per_second}
+def _plain_sample(sample: Sample) -> dict[str, Any]:
+    return {
+        "events": sample.events,
+        "seconds": sample.seconds,
+        **{
+            measure.value: sample.value(measure)
+            for measure in (Measure.CPU, Measure.RATE, *sample.figures)
+        },
+    }
+
+
+def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
+    ratio = outcome.ratio
+    return {
+        "case": ratio.case,
+        "to": ratio.to.value if isinstance(ratio.to, Measure) else ratio.to,
+        "measure": ratio.measure.value,
+        "bar": ratio.bar,
+        "median": outcome.median,
+        "low": outcome.low,
+        "high": outcome.high,
+        "met": outcome.met,
+    }
 
 
 def _environment() -> dict[str, Any]:

@@ -71,13 +71,13 @@ def cases(scale: Scale) -> list[Case]:
 
 def loop(url: str, *, events: int) -> Sample:
     """One statement per event, 500 events and the checkpoint in a transaction."""
-    with _prepared(url) as connection:
+    with prepared(url) as connection:
         return _loop(url, connection, events=events, sending=nullcontext)
 
 
 def pipeline(url: str, *, events: int) -> Sample:
     """The same in psycopg's pipeline mode: no statement waits for the answer to the one before."""
-    with _prepared(url) as connection:
+    with prepared(url) as connection:
         assert isinstance(connection, psycopg.Connection)
         return _loop(url, connection, events=events, sending=connection.pipeline)
 
@@ -86,7 +86,7 @@ def sets(url: str, *, events: int, size_events: int) -> Sample:
     """One statement per `size_events` events and the checkpoint in a transaction: no event leaves
     the database, so nothing that moves events through Python can be faster."""
     apply, save = native(APPLY_SET, url), native(SAVE_CHECKPOINT, url)
-    with _prepared(url) as connection:
+    with prepared(url) as connection:
         watch = Stopwatch()
         for start in range(0, events, size_events):
             end = min(start + size_events, events)
@@ -125,7 +125,7 @@ def _loop(
 
 
 @contextmanager
-def _prepared(url: str) -> Iterator[Connection]:
+def prepared(url: str) -> Iterator[Connection]:
     """A connection to a database with an empty read model and a checkpoint at zero."""
     with closing(connect(url)) as connection:
         if is_sqlite(url):
