@@ -80,8 +80,12 @@ class Scale:
     """For each process whose handlers are slow."""
     claim_rows: int
     """In a queue that is long."""
-    latency_seconds: float
-    """For how long events come whose delays are measured."""
+    live_seconds: float
+    """For how long events come while a worker runs."""
+    growth_events: int
+    """In a journal that is long."""
+    parked_lanes: int
+    """Where many lanes are parked."""
 
 
 FULL = Scale(
@@ -92,7 +96,9 @@ FULL = Scale(
     append_seconds=4.0,
     slow_events=160,
     claim_rows=1_000_000,
-    latency_seconds=10.0,
+    live_seconds=10.0,
+    growth_events=5_000_000,
+    parked_lanes=100_000,
 )
 QUICK = Scale(
     rounds=1,
@@ -102,7 +108,9 @@ QUICK = Scale(
     append_seconds=1.0,
     slow_events=40,
     claim_rows=20_000,
-    latency_seconds=2.0,
+    live_seconds=2.0,
+    growth_events=100_000,
+    parked_lanes=5_000,
 )
 
 

@@ -10,11 +10,14 @@ from bench.case import Case, Scale
 from bench.cases import (
     appends,
     claims,
+    growth,
     hand_written,
     holdfast,
     kafka,
     latency,
+    many,
     outbox,
+    parked,
     poison,
     slow,
 )
@@ -28,10 +31,15 @@ GROUPS = (
     "append/1",
     "append/10",
     "latency/postgres",
+    "many/postgres",
     "poison-table/postgres",
     "poison-table/sqlite",
     "poison-handlers/postgres",
     "poison-handlers/sqlite",
+    "parked-batch/postgres",
+    "parked-batch/sqlite",
+    "parked-live/postgres",
+    "parked-live/sqlite",
     "drain/postgres",
     "drain/sqlite",
     "slow/postgres",
@@ -40,6 +48,8 @@ GROUPS = (
     "claim/closed",
     "kafka/postgres",
     "kafka/sqlite",
+    "growth/postgres",
+    "growth/sqlite",
 )
 
 
@@ -65,11 +75,14 @@ def catalogue(scale: Scale) -> Catalogue:
         *hand_written.cases(scale),
         *appends.cases(scale),
         *latency.cases(scale),
+        *many.cases(scale),
         *poison.cases(scale),
+        *parked.cases(scale),
         *outbox.cases(scale),
         *slow.cases(scale),
         *claims.cases(scale),
         *kafka.cases(scale),
+        *growth.cases(scale),
     ]
     missing = []
     for peer in PEERS:

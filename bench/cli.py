@@ -16,6 +16,9 @@ from bench.catalogue import catalogue
 from bench.ratios import Samples, outcomes
 from bench.rounds import Step, measure
 
+FILE_CHARACTERS = 110
+"""As wide as the tables are that no terminal limits."""
+
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Little data, one round: about two minutes.")
@@ -43,6 +46,8 @@ def main(quick: bool, names: Sequence[str], rounds: int | None, json_file: TextI
     if rounds is not None:
         scale = replace(scale, rounds=rounds)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=FILE_CHARACTERS)
     known = catalogue(scale)
     for sentence in known.missing:
         console.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
@@ -82,6 +87,7 @@ def _measure(cases: Sequence[Case], rounds: int, console: Console) -> Samples:
             progress.console.print(
                 f"round {step.round}/{rounds}  {step.case.name:40} {report.summary(sample)}",
                 highlight=False,
+                soft_wrap=True,
             )
             progress.advance(task)
     return samples

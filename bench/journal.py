@@ -1,50 +1,68 @@
-"""W1 in holdfast's journal, put there past the append so that loading takes seconds."""
+"""Events in holdfast's journal, put there past the append so that loading takes seconds."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 
 import psycopg
 
+from bench import waves, workload
 from bench.connection import is_sqlite, sqlite_path
-from bench.workload import events
+from bench.workload import AccountEvent
 from holdfast import App
 
 
 def load(url: str, count: int) -> None:
     """Makes the schema and fills the journal with the first `count` events of W1."""
-    app = App(url)
-    app.migrate()
-    app.close()
-    if is_sqlite(url):
-        _fill_sqlite(url, count)
-    else:
-        _fill_postgres(url, count)
-
-
-def _fill_postgres(url: str, count: int) -> None:
+    make(url)
     # An empty table stays as it was made: analysed, it would count as empty for ever, and the
     # plans of a benchmark of appends would read it from end to end.
-    if not count:
-        return
+    if count:
+        fill(url, workload.events(count))
+
+
+def load_waves(url: str, count: int) -> None:
+    """The same with W2."""
+    make(url)
+    fill(url, waves.events(count))
+
+
+def make(url: str) -> None:
+    """Makes the schema."""
+    with closing(App(url)) as app:
+        app.migrate()
+
+
+def fill(url: str, events: Iterable[AccountEvent]) -> None:
+    """Puts the events in the journal, at their positions."""
+    if is_sqlite(url):
+        _fill_sqlite(url, events)
+    else:
+        _fill_postgres(url, events)
+
+
+def _fill_postgres(url: str, events: Iterable[AccountEvent]) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         with connection.cursor().copy(
             "COPY holdfast_event (position, stream, version, id, type, data, metadata, recorded_at)"
             " FROM STDIN"
         ) as copy:
-            for e in events(count):
+            for e in events:
                 copy.write_row(
                     (e.position, e.stream, e.version, e.id, e.type, e.json(), "{}", e.recorded_at)
                 )
         connection.execute(
-            "SELECT setval(pg_get_serial_sequence('holdfast_event', 'position'), %s)", (count,)
+            "SELECT setval(pg_get_serial_sequence('holdfast_event', 'position'), max(position))"
+            " FROM holdfast_event"
         )
         connection.execute("VACUUM ANALYZE")
 
 
-def _fill_sqlite(url: str, count: int) -> None:
+def _fill_sqlite(url: str, events: Iterable[AccountEvent]) -> None:
     with closing(sqlite3.connect(sqlite_path(url))) as connection:
+        connection.execute("PRAGMA cache_size = -200000")  # or a long journal takes minutes
         connection.executemany(
             "INSERT INTO holdfast_event"
             " (position, stream, version, id, type, data, metadata, recorded_at)"
@@ -60,7 +78,7 @@ def _fill_sqlite(url: str, count: int) -> None:
                     "{}",
                     e.recorded_at.isoformat(),
                 )
-                for e in events(count)
+                for e in events
             ),
         )
         connection.commit()

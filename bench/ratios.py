@@ -30,6 +30,9 @@ class Ratio:
 SLOW_PER_SECOND = 8 / 0.2
 """What eight handlers at once can do that take 200 ms each."""
 
+MAX_WORKER_BYTES = 250e6
+"""The most memory that a worker may have, however long the journal is."""
+
 RATIOS = (
     Ratio("catch-up/postgres/table", to="catch-up/postgres/eventsource-py", bar=120.0),
     Ratio("catch-up/postgres/table", to="catch-up/postgres/eventsourcing", bar=70.0),
@@ -67,6 +70,13 @@ RATIOS = (
         bar=10.0,
         measure=Measure.LONG_DELAY,
     ),
+    Ratio(
+        "many/postgres/eight",
+        to="many/postgres/one",
+        bar=1 / 2,
+        measure=Measure.JOURNAL_READS,
+    ),
+    Ratio("many/postgres/eight", to="many/postgres/one", bar=1 / 4, measure=Measure.CPU),
     *(
         Ratio(f"{group}/{kind}", to=f"{group}/clean", bar=bar)
         for group in (
@@ -76,6 +86,15 @@ RATIOS = (
             "poison-handlers/sqlite",
         )
         for kind, bar in (("one-lane", 1 / 1.2), ("tenth-skipped", 1 / 3), ("tenth-parked", 1 / 3))
+    ),
+    *(
+        Ratio(f"{group}/many", to=f"{group}/none", bar=1 / 1.2)
+        for group in (
+            "parked-batch/postgres",
+            "parked-batch/sqlite",
+            "parked-live/postgres",
+            "parked-live/sqlite",
+        )
     ),
     Ratio("drain/postgres/table", to=3_000, bar=1.0),
     Ratio("drain/postgres/table", to="catch-up/postgres/table"),
@@ -92,6 +111,14 @@ RATIOS = (
     Ratio("kafka/postgres/topic-of-4", to="kafka/postgres/journal", bar=0.5),
     Ratio("kafka/sqlite/topic", to="kafka/sqlite/journal", bar=0.5),
     Ratio("kafka/sqlite/topic-of-4", to="kafka/sqlite/journal", bar=0.5),
+    *(
+        ratio
+        for case in ("growth/postgres/table", "growth/sqlite/table")
+        for ratio in (
+            Ratio(case, to=Measure.FIRST_RATE, bar=0.9, measure=Measure.LAST_RATE),
+            Ratio(case, to=MAX_WORKER_BYTES, bar=1.0, measure=Measure.PEAK_MEMORY),
+        )
+    ),
 )
 
 
@@ -100,9 +127,19 @@ class Outcome:
     """A ratio as measured: round by round, because neighbours in time share the machine's mood."""
 
     ratio: Ratio
-    median: float
-    low: float
-    high: float
+    by_round: Sequence[float]
+
+    @property
+    def median(self) -> float:
+        return median(self.by_round)
+
+    @property
+    def low(self) -> float:
+        return min(self.by_round)
+
+    @property
+    def high(self) -> float:
+        return max(self.by_round)
 
     @property
     def met(self) -> bool | None:
@@ -119,7 +156,7 @@ def outcomes(samples: Samples) -> Iterator[Outcome]:
                 ratio.measure.times_better(ours.value(ratio.measure), _other(ratio, theirs))
                 for ours, theirs in zip(samples[ratio.case], others, strict=True)
             ]
-            yield Outcome(ratio, median(by_round), min(by_round), max(by_round))
+            yield Outcome(ratio, by_round)
 
 
 def _other(ratio: Ratio, sample: Sample) -> float:

@@ -41,7 +41,7 @@ def case_table(samples: Samples) -> Table:
                 f"  {_contestant(name)}",
                 f"{median(sample.events for sample in taken):,.0f}",
                 f"{median(rates):,.0f}",
-                f"{min(rates):,.0f} – {max(rates):,.0f}",
+                f"{min(rates):,.0f} – {max(rates):,.0f}" if len(rates) > 1 else "",
                 f"{median(sample.cpu_seconds / sample.seconds for sample in taken):.2f}",
             )
         table.add_section()
@@ -58,7 +58,7 @@ def figure_table(samples: Samples) -> Table | None:
                 name,
                 label(measure),
                 shown(measure, median(values)),
-                f"{shown(measure, min(values))} – {shown(measure, max(values))}",
+                _range(measure, values),
             )
     return table if table.row_count else None
 
@@ -86,19 +86,7 @@ def label(measure: Measure) -> str:
 
 def shown(measure: Measure, value: float) -> str:
     """A figure with its unit."""
-    match measure:
-        case Measure.RATE | Measure.FIRST_RATE | Measure.LAST_RATE:
-            return f"{value:,.0f} events/s"
-        case Measure.MEDIAN_DELAY | Measure.LONG_DELAY:
-            return f"{value * 1e3:,.1f} ms"
-        case Measure.CPU:
-            return f"{value:,.2f} s"
-        case Measure.PEAK_MEMORY:
-            return f"{value / 1e6:,.0f} MB"
-        case Measure.JOURNAL_READS:
-            return f"{value:,.0f}"
-        case _:
-            assert_never(measure)
+    return f"{_number(measure, value)} {_unit(measure)}".rstrip()
 
 
 def ratio_table(found: Sequence[Outcome]) -> Table:
@@ -112,8 +100,8 @@ def ratio_table(found: Sequence[Outcome]) -> Table:
             table.add_row(
                 f"  {_compared(ratio)}",
                 f"{outcome.median:,.2f}",
-                f"{outcome.low:,.2f} – {outcome.high:,.2f}",
-                "" if ratio.bar is None else f"{ratio.bar:g}",
+                f"{outcome.low:,.2f} – {outcome.high:,.2f}" if len(outcome.by_round) > 1 else "",
+                "" if ratio.bar is None else f"{ratio.bar:.3g}",
                 verdicts[outcome.met],
             )
         table.add_section()
@@ -147,8 +135,45 @@ def _table(title: str, first: str, *numbers: str) -> Table:
     table = Table(title=title)
     table.add_column(first, no_wrap=True)
     for heading in numbers:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     return table
+
+
+def _range(measure: Measure, values: Sequence[float]) -> str:
+    """From the smallest to the largest; nothing where there is only one."""
+    if len(values) < 2:
+        return ""
+    return f"{_number(measure, min(values))} – {shown(measure, max(values))}"
+
+
+def _number(measure: Measure, value: float) -> str:
+    match measure:
+        case Measure.RATE | Measure.FIRST_RATE | Measure.LAST_RATE | Measure.JOURNAL_READS:
+            return f"{value:,.0f}"
+        case Measure.MEDIAN_DELAY | Measure.LONG_DELAY:
+            return f"{value * 1e3:,.1f}"
+        case Measure.CPU:
+            return f"{value:,.2f}"
+        case Measure.PEAK_MEMORY:
+            return f"{value / 1e6:,.0f}"
+        case _:
+            assert_never(measure)
+
+
+def _unit(measure: Measure) -> str:
+    match measure:
+        case Measure.RATE | Measure.FIRST_RATE | Measure.LAST_RATE:
+            return "events/s"
+        case Measure.MEDIAN_DELAY | Measure.LONG_DELAY:
+            return "ms"
+        case Measure.CPU:
+            return "s"
+        case Measure.PEAK_MEMORY:
+            return "MB"
+        case Measure.JOURNAL_READS:
+            return ""
+        case _:
+            assert_never(measure)
 
 
 def _group(name: str) -> str:

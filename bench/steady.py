@@ -9,12 +9,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
-from threading import Condition
 
 from bench.append import PAYLOAD
 from bench.case import Sample, WrongResult
 from bench.cases.holdfast import FundsCredited
+from bench.commits import Moment
 from bench.connection import connect
 from holdfast import App
 
@@ -22,45 +21,9 @@ EVENTS_PER_SECOND = 100
 STREAM_COUNT = 100
 WARM_UP_EVENTS = 50
 """What is appended first is not measured: connections are made, plans and caches are cold."""
-ARRIVAL_SECONDS = 60
 
 # The versions of an account's events are 1, 2, 3, …, so the last one says how many they are.
-APPLIED_SQL = "SELECT coalesce(sum(version), 0), coalesce(sum(balance), 0) FROM account_balance"
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Something happened to the events up to `position`, at a time of `time.perf_counter`.
-
-    That clock is the same in all processes of a machine.
-    """
-
-    position: int
-    at: float
-
-
-@dataclass(slots=True)
-class Commits:
-    """When which position was committed, in order, as the projector's thread says."""
-
-    moments: list[Moment] = field(default_factory=list)
-    _changed: Condition = field(default_factory=Condition)
-
-    def note(self, position: int) -> None:
-        """The transaction with the rows up to `position` is committed."""
-        with self._changed:
-            self.moments.append(Moment(position, time.perf_counter()))
-            self._changed.notify_all()
-
-    def wait_for(self, position: int) -> None:
-        with self._changed:
-            arrived = self._changed.wait_for(lambda: self._reached >= position, ARRIVAL_SECONDS)
-        if not arrived:
-            raise WrongResult(f"the projector is at {self._reached}, and should be at {position}")
-
-    @property
-    def _reached(self) -> int:
-        return self.moments[-1].position if self.moments else 0
+APPLIED_SQL = "SELECT coalesce(sum(version), 0), coalesce(sum(balance), 0) FROM {table}"
 
 
 def append_steadily(url: str, *, events: int) -> list[Moment]:
@@ -78,13 +41,13 @@ def delays(appends: Sequence[Moment], commits: Sequence[Moment]) -> list[float]:
     return [commits[bisect_left(reached, append.position)].at - append.at for append in appends]
 
 
-def check(url: str, sample: Sample) -> None:
+def check(url: str, sample: Sample, *, table: str = "account_balance") -> None:
     """Every event is in the read model once."""
     expected = WARM_UP_EVENTS + sample.events
     with closing(connect(url)) as connection:
-        found = connection.execute(APPLIED_SQL).fetchone()
+        found = connection.execute(APPLIED_SQL.format(table=table)).fetchone()
     if found != (expected, expected * PAYLOAD["amount"]):
-        raise WrongResult(f"{found} events and funds are in, after {expected} events")
+        raise WrongResult(f"{found} events and funds are in {table} after {expected} events")
 
 
 def _append(url: str, events: int) -> list[Moment]:

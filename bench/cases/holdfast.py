@@ -81,8 +81,16 @@ def catch_up_handlers(url: str, *, events: int) -> Sample:
 
 def table_app(url: str, *, delivery: Delivery = "log", source: ForeignSource | None = None) -> App:
     app = App(url)
+    add_table(app, "account_balance", delivery=delivery, source=source)
+    return app
 
-    @app.projection(delivery=delivery, source=source)
+
+def add_table(
+    app: App, name: str, *, delivery: Delivery = "log", source: ForeignSource | None = None
+) -> None:
+    """A TableProjection of this name, which is its table's as well."""
+
+    @app.projection(name=name, delivery=delivery, source=source)
     class AccountBalance(TableProjection[Balance]):
         @on(AccountOpened)
         def opened(self, row: Balance, event: Event[AccountOpened]) -> None:
@@ -100,8 +108,6 @@ def table_app(url: str, *, delivery: Delivery = "log", source: ForeignSource | N
             row.balance += amount
             row.version = event.version
             row.updated_at = event.recorded_at
-
-    return app
 
 
 def handlers_app(url: str, *, delivery: Delivery = "log") -> App:

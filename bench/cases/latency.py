@@ -16,10 +16,10 @@ from bench import journal, steady
 from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.cases.hand_written import EVENTS_PER_TRANSACTION, READ, SAVE_CHECKPOINT, prepared
 from bench.cases.holdfast import table_app
+from bench.commits import Commits
 from bench.connection import Connection, native
 from bench.measure import Measure, percentile
-from bench.steady import EVENTS_PER_SECOND, Commits
-from holdfast.core.signals import Committed, Signal
+from bench.steady import EVENTS_PER_SECOND
 
 POLL_SECONDS = 0.1
 
@@ -36,7 +36,7 @@ Projecting = Callable[[str], AbstractContextManager[Commits]]
 
 
 def cases(scale: Scale) -> list[Case]:
-    events = round(scale.latency_seconds * EVENTS_PER_SECOND)
+    events = round(scale.live_seconds * EVENTS_PER_SECOND)
     return [
         Case(
             name=f"latency/postgres/{name}",
@@ -73,13 +73,8 @@ def run(url: str, *, projecting: Projecting, events: int) -> Sample:
 def holdfast(url: str) -> Iterator[Commits]:
     """A worker as it is without any setting: appends wake it."""
     commits = Commits()
-
-    def note(signal: Signal) -> None:
-        if isinstance(signal, Committed):
-            commits.note(signal.position)
-
     with closing(table_app(url)) as app:
-        app.listen(note)
+        commits.listen_to(app)
         with app.running():
             yield commits
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.steady import Moment, delays
+from bench.commits import Moment
+from bench.steady import delays
 
 
 def test_an_append_ends_with_the_first_commit_that_is_not_before_it() -> None:
