@@ -16,7 +16,7 @@ from typing import assert_never
 from holdfast.core.engine import Batch, BatchLost, BatchRefused, EventFailed, Unrepeatable
 from holdfast.core.errors import HoldfastError
 from holdfast.core.event import RawEvent, kept
-from holdfast.core.intake import VersionGap
+from holdfast.core.intake import VersionGap, unreadable
 from holdfast.core.judge import Give
 from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.ports import Session, Work
@@ -91,9 +91,12 @@ class Applier:
             stint.loaded(events),
             stint.engine.batch(stint.checkpoint, events, held, again=False, singly=singly) as batch,
         ):
-            for event in events:
+            while done < len(events):
+                done, failed = self._plain(batch, events, done, until)
+                if done == len(events) or (done and failed is None and self._is_over(until)):
+                    break
                 try:
-                    entry = self._one(batch, event)
+                    entry = self._one(batch, events[done], failed)
                 except Halted as found:
                     if done == 0:
                         raise
@@ -105,7 +108,7 @@ class Applier:
                     entries.append(entry)
                     stint.lanes.add(entry)
                 done += 1
-                if stint.stopping() or stint.clock.monotonic() >= until:
+                if self._is_over(until):
                     break
             with batch.finished() as work:
                 advance = stint.advance(done - len(entries) - self._known, events[done - 1])
@@ -130,8 +133,56 @@ class Applier:
             raise halted
         return done
 
-    def _one(self, batch: Batch, event: RawEvent) -> Entry | None:
-        """Applies one event; returns the entry that it makes in the queue instead, if any."""
+    def _plain(
+        self, batch: Batch, events: Sequence[RawEvent], start: int, until: float
+    ) -> tuple[int, EventFailed | None]:
+        """Applies events from `start` on, up to the first with which something is the matter.
+
+        Returns where that is, and how it failed if it was tried. Nearly all events go this way, so
+        it asks nothing that can be known beforehand.
+        """
+        stint, ledger = self._stint, self._stint.ledger
+        apply, monotonic, stopping = batch.apply, stint.clock.monotonic, stint.stopping
+        is_foreign, has_lanes = stint.definition.intake is not None, bool(stint.lanes)
+        is_marked = stint.marked(self._rulings)
+        at, has_applied = start, False
+        try:
+            for at in range(start, len(events)):
+                event = events[at]
+                if is_marked is not None and is_marked(event.position):
+                    return at, None
+                if is_foreign and (ledger.place(event) != "next" or unreadable(event)):
+                    return at, None
+                if has_lanes and self._is_closed(batch, event):
+                    return at, None
+                try:
+                    has_applied |= apply(event)
+                except EventFailed as failed:
+                    return at, failed
+                if is_foreign:
+                    ledger.passed(event)
+                if monotonic() >= until or stopping():
+                    return at + 1, None
+            return len(events), None
+        finally:
+            if has_applied:
+                stint.judge.succeeded()
+
+    def _is_closed(self, batch: Batch, event: RawEvent) -> bool:
+        """Whether something waits in the event's lane, or may."""
+        stint = self._stint
+        if not (stint.ledger.counts_all or stint.definition.handles(event.type)):
+            return False
+        return stint.lanes.get(batch.lane_of(event)) is not None or stint.is_held(event)
+
+    def _is_over(self, until: float) -> bool:
+        return self._stint.stopping() or self._stint.clock.monotonic() >= until
+
+    def _one(self, batch: Batch, event: RawEvent, failed: EventFailed | None) -> Entry | None:
+        """Applies one event; returns the entry that it makes in the queue instead, if any.
+
+        `failed`: it has been tried, and this came of it.
+        """
         stint, ledger = self._stint, self._stint.ledger
         if stint.lanes.is_resolved(event):
             return None
@@ -157,9 +208,11 @@ class Applier:
             return self._await(event, batch.lane_of(event), gap)
         if ruling is None:
             try:
+                if failed is not None:
+                    raise failed
                 stint.attempt(batch, event)
-            except EventFailed as failed:
-                ruling = stint.rule(event, batch.lane_of(event), failed.error, batch)
+            except EventFailed as found:
+                ruling = stint.rule(event, batch.lane_of(event), found.error, batch)
         if ruling is None or isinstance(ruling, Skip):
             ledger.passed(event)
             if overtakes:

@@ -22,6 +22,10 @@ class Caller:
 
     def call(self, function: Function, *args: Any) -> Any:
         result = function(*args)
+        return None if result is None else self.settle(result)
+
+    def settle(self, result: Any) -> Any:
+        """What a function has returned, or what comes of it if that is to be awaited."""
         if isinstance(result, CoroutineType):
             return self._run(result)
         return self._run(_awaited(result)) if isawaitable(result) else result

@@ -59,6 +59,8 @@ class EventTypes:
     def __init__(self) -> None:
         self._by_name: dict[str, _EventType] = {}
         self._by_class: dict[type, _EventType] = {}
+        self._direct: dict[str, Callable[[str], Any]] = {}
+        """Types whose payloads have never had another version."""
 
     def register(self, cls: C, *, name: str | None = None, version: int = 1) -> C:
         """Stores instances of `cls` under `name` (its own name by default), payload `version`.
@@ -86,6 +88,7 @@ class EventTypes:
         entry.cls, entry.version = cls, version
         entry.holds_anything = holds_anything(cls)
         self._by_class[cls] = entry
+        self._renew(entry)
         return cls
 
     def upcaster(self, name: str, *, from_version: int) -> Callable[[Upcaster], Upcaster]:
@@ -102,6 +105,7 @@ class EventTypes:
                     f"event type {name!r} already has an upcaster from version {from_version}"
                 )
             entry.upcasters[from_version] = function
+            self._renew(entry)
             return function
 
         return add
@@ -151,6 +155,25 @@ class EventTypes:
 
     def decode(self, raw: RawEvent) -> Event[Any]:
         """Decodes an event's payload into its registered class, or into a dict."""
+        decode = self._direct.get(raw.type)
+        if decode is None or raw.metadata != "{}":
+            return self._decode(raw)
+        try:
+            data = decode(raw.data)
+        except Exception:
+            return self._decode(raw)  # Which says what is wrong.
+        return Event(
+            position=raw.position,
+            stream=raw.stream,
+            version=raw.version,
+            id=raw.id,
+            type=raw.type,
+            data=data,
+            metadata=NO_METADATA,
+            recorded_at=raw.recorded_at,
+        )
+
+    def _decode(self, raw: RawEvent) -> Event[Any]:
         entry = self._by_name.get(raw.type)
         try:
             metadata = NO_METADATA if raw.metadata == "{}" else decode_json(raw.metadata)
@@ -189,6 +212,11 @@ class EventTypes:
                         + (f"none from {missing[0]}" if missing else "that is not an old version")
                         + "; register the class with its present version"
                     )
+
+    def _renew(self, entry: _EventType) -> None:
+        self._direct.pop(entry.name, None)
+        if entry.version == 1 and not entry.upcasters:
+            self._direct[entry.name] = entry.decode
 
     def _entry(self, name: str) -> _EventType:
         return self._by_name.setdefault(name, _EventType(name))

@@ -101,10 +101,11 @@ class Calls:
     ) -> None:
         self.definition, self.types, self.session = definition, types, session
         self._caller = caller
-        self._is_limited = definition.has_time_limits
+        self.settle = caller.settle
+        self.is_limited = definition.has_time_limits
 
     def call(self, event_type: str, handler: Function, *args: Any) -> Any:
-        if self._is_limited:
+        if self.is_limited:
             seconds = self.definition.policy_of(event_type).backoff.timeout_seconds
             if seconds is not None:
                 interrupt = self.session.interrupt

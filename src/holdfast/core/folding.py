@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from operator import itemgetter
@@ -14,7 +14,7 @@ from holdfast.core.definition import Definition
 from holdfast.core.engine import BatchRefused, Calls, EventFailed, StoreFailedAt
 from holdfast.core.event import Event, RawEvent
 from holdfast.core.intake import Intake
-from holdfast.core.ports import Checkpoint, RowChange, Session, Work
+from holdfast.core.ports import Checkpoint, RowChanges, Session, Work
 from holdfast.core.projection import DELETE, Handler, TableProjection
 from holdfast.core.queue import unknown_lane
 from holdfast.core.table import Key, TableSpec, lane_text
@@ -103,12 +103,9 @@ class TableEngine:
     @contextmanager
     def written(self, work: Work | None) -> Iterator[Work]:
         """The transaction, `work` or a new one, with the changed rows in it."""
+        written = {key: c for key, c in self._in_order() if c.row is not None}
         try:
-            writes = [
-                self.change(key, c.row, c.position)
-                for key, c in self._in_order()
-                if c.row is not None
-            ]
+            writes = self.changes(written) if written else None
         except ValueError as error:
             raise BatchRefused from error
         deletes = [key for key, c in self.changed.items() if c.row is None and c.stored]
@@ -131,8 +128,6 @@ class TableEngine:
         if handler is None:
             return None
         decoded = self.calls.types.decode(event)
-        if self.by_stream:
-            return handler, (event.stream,), decoded
         key = self._key(decoded)
         if key is None:
             return None
@@ -147,24 +142,28 @@ class TableEngine:
             else:
                 self.rows[key] = _CachedRow(None, 0, False)
 
-    def change(self, key: Key, row: Any, position: int) -> RowChange:
-        """The row as it is written; raises ValueError if it can't be."""
-        values = self.table.values(row)
-        if tuple([values[i] for i in self.table.key_indexes]) != key:
-            raise ValueError(
-                f"a handler changed the key of row {key!r} of table {self.table.name!r}; return "
-                "DELETE instead, and let key() choose the row"
-            )
-        return RowChange(values, position)
+    def changes(self, changed: Mapping[Key, _CachedRow]) -> RowChanges:
+        """Rows as they are written; raises ValueError if they can't be."""
+        columns = self.table.checked([cached.row for cached in changed.values()])
+        for key, own in zip(changed, self._keys_of(columns), strict=True):
+            if key != own:
+                raise ValueError(
+                    f"a handler changed the key of row {key!r} of table {self.table.name!r}; "
+                    "return DELETE instead, and let key() choose the row"
+                )
+        return RowChanges(columns, [cached.position for cached in changed.values()])
+
+    def _keys_of(self, columns: Sequence[Sequence[Any]]) -> Iterable[Key]:
+        return zip(*(columns[i] for i in self.table.key_indexes), strict=True)
 
 
-def _order(intake: Intake | None) -> Callable[[Event[Any], int], int]:
-    """What tells whether a row has seen an event; 0 where nothing does.
+def _order(intake: Intake | None) -> Callable[[Event[Any], int], int] | None:
+    """What tells whether a row has seen an event, 0 where nothing does; None: its position.
 
     From the event, and from what the row has.
     """
     if intake is None:
-        return lambda event, _: event.position
+        return None
     if not intake.contiguous:
         return lambda _, base: base + 1
     return lambda event, _: 0 if event.type in intake.unnumbered else event.version
@@ -203,58 +202,71 @@ class TableBatch:
         return lane_text(item[1]) if isinstance(item, tuple) else unknown_lane(event.stream)
 
     def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
-        calls = self._engine.calls
+        engine = self._engine
         try:
-            if self._engine.by_stream:
-                item = self._engine.decode(event)
-            else:
-                found = self._decoded[event.position]
-                if isinstance(found, Exception):
-                    raise found
-                item = found
-            if item is None:
+            if engine.by_stream:
+                handler = engine.calls.definition.handler_of(event.type)
+                if handler is None:
+                    return False
+                decoded = engine.calls.types.decode(event)
+                self._fold(instead or handler, (event.stream,), decoded)
+                return True
+            found = self._decoded[event.position]
+            if isinstance(found, Exception):
+                raise found
+            if found is None:
                 return False
-            handler, key, decoded = item
+            handler, key, decoded = found
             self._fold(instead or handler, key, decoded)
         except (EventFailed, StoreFailedAt):
             raise
         except BaseException as error:
-            raise calls.blamed(event, error) from error
+            raise engine.calls.blamed(event, error) from error
         return True
 
     def finished(self) -> AbstractContextManager[Work]:
         return self._engine.written(self._work)
 
     def _fold(self, handler: Handler, key: Key, event: Event[Any]) -> None:
-        cached = self._engine.rows[key]
-        order = self._engine.order(event, cached.base)
-        if self._engine.tells and order <= cached.position and order and not self._again:
+        engine, table = self._engine, self._table
+        cached = engine.rows[key]
+        order = engine.order(event, cached.base) if engine.order else event.position
+        if order <= cached.position and engine.tells and order and not self._again:
             return  # The row has seen this event: the checkpoint was wound back.
-        before = None if cached.row is None else self._table.snapshot(cached.row)
-        row = self._table.new_row(key) if cached.row is None else cached.row
+        row = cached.row
+        if row is None:
+            before, row = None, table.new_row(key)
+        else:
+            before = table.snapshot(row)
         try:
-            result = self._engine.calls.call(event.type, handler, row, event)
-            changed = self._changed(row, result)
-            if self._singly and changed is not None:
-                self._engine.change(key, changed, order)
+            calls = engine.calls
+            if calls.is_limited:
+                result = calls.call(event.type, handler, row, event)
+            else:
+                result = handler(row, event)
+                if result is not None:
+                    result = calls.settle(result)
+            changed = row if result is None else self._given(result)
+            if changed is not None:
+                table.settle(changed, before)
+                if self._singly:
+                    engine.changes({key: _CachedRow(changed, order, False)})
         except BaseException:
             if before is not None:
-                self._table.restore(row, before)
+                table.restore(row, before)
             raise
         cached.row = changed
-        cached.position = max(cached.position, order)
-        self._engine.changed[key] = cached
+        if order > cached.position:
+            cached.position = order
+        engine.changed[key] = cached
 
-    def _changed(self, row: Any, result: Any) -> Any | None:
-        """The row that a handler has made."""
+    def _given(self, result: Any) -> Any | None:
+        """The row that a handler has returned, or None for its deletion."""
         if result is DELETE:
             return None
-        if result is not None:
-            if not isinstance(result, self._table.row_type):
-                raise TypeError(
-                    "a handler of a TableProjection returns None, a "
-                    f"{self._table.row_type.__name__} or DELETE, not {type(result).__name__}"
-                )
-            row = result
-        self._table.settle(row)
-        return row
+        if not isinstance(result, self._table.row_type):
+            raise TypeError(
+                "a handler of a TableProjection returns None, a "
+                f"{self._table.row_type.__name__} or DELETE, not {type(result).__name__}"
+            )
+        return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, assert_never
@@ -99,6 +99,11 @@ class Judge:
     def pending(self, event: RawEvent) -> Wait | None:
         """What is left of the wait before the event's next attempt."""
         return self._pending.get(event.position)
+
+    @property
+    def awaited(self) -> Collection[int]:
+        """The positions of events that have to wait before their next attempt."""
+        return self._pending.keys()
 
     def waited(self, event: RawEvent, seconds: float) -> None:
         """So many seconds of an event's wait are over."""

@@ -18,7 +18,7 @@ class Lanes:
     """Closed lanes, with what is about to be changed until the transaction is in."""
 
     def __init__(self, closed: Mapping[str, Lane], resolved: Set[int] = frozenset()) -> None:
-        self._closed, self._resolved = dict(closed), resolved
+        self._closed, self.resolved = dict(closed), resolved
         self._begun: dict[str, Lane] = {}
         self._new = 0
 
@@ -34,7 +34,7 @@ class Lanes:
 
     def is_resolved(self, event: RawEvent) -> bool:
         """Whether a person has dealt with an event that a rewind brings again."""
-        return event.position in self._resolved
+        return event.position in self.resolved
 
     def add(self, entry: Entry) -> None:
         """An event is about to wait in its lane."""

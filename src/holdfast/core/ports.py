@@ -117,11 +117,17 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class RowChange:
-    """A row to write: its checked values in column order and the last event's position."""
+class RowChanges:
+    """Rows to write: their values, checked, column by column in the table's order.
 
-    values: tuple[Any, ...]
-    position: int
+    `positions`: which event has changed each of them last, by what orders events.
+    """
+
+    columns: Sequence[Sequence[Any]]
+    positions: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.positions)
 
 
 class TransactionEnded(Exception):
@@ -173,7 +179,7 @@ class Work(Protocol):
         TransactionEnded if it may have committed it, RolledBack if it has only undone it.
         """
 
-    def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> None: ...
+    def write_rows(self, table: TableSpec, rows: RowChanges) -> None: ...
 
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from holdfast.core.caller import Caller
@@ -78,6 +78,15 @@ class Stint(Trier):
         if self.definition.lanes_are_streams:
             return False
         return self.lanes.get(unknown_lane(event.stream)) is not None
+
+    def marked(self, ruled: Collection[int]) -> Callable[[int], bool] | None:
+        """What tells whether something is known of an event, by its position; None: of no event.
+
+        `ruled`: events about which the policy has been asked.
+        """
+        all_kinds = (ruled, self.lanes.resolved, self._blamed, self.judge.awaited)
+        known: list[Collection[int]] = [positions for positions in all_kinds if positions]
+        return (lambda position: any(position in k for k in known)) if known else None
 
     @contextmanager
     def transaction(self) -> Iterator[Work | None]:

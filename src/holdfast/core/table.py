@@ -9,13 +9,22 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from holdfast.core.errors import ConfigError
 from holdfast.core.queue import UNKNOWN
-from holdfast.core.values import CHECKS, KINDS, REFUSALS, ColumnKind, decimal_key, json_checks
+from holdfast.core.values import (
+    ARE_PLAIN,
+    CHECKS,
+    KINDS,
+    REFUSALS,
+    ColumnKind,
+    decimal_key,
+    json_checks,
+)
 
 Key = tuple[Any, ...]
 
@@ -68,8 +77,11 @@ class TableSpec:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     key_indexes: tuple[int, ...]
-    reshaped: tuple[Column, ...]
+    reshaped: tuple[tuple[int, Column], ...]
+    """Columns whose values may change their shape when they are stored, with their indexes."""
     json_indexes: tuple[int, ...]
+    take: Callable[[Any], tuple[Any, ...]]
+    """A row's values in column order, as they are."""
     guard: str = POSITION_COLUMN
     """The column that says which event has changed a row last; no earlier one may."""
 
@@ -82,14 +94,18 @@ class TableSpec:
         """A row with this key and every other field at its default."""
         return self.row_type(**dict(zip(self.key, key, strict=True)))
 
-    def settle(self, row: Any) -> None:
+    def settle(self, row: Any, before: typing.Sequence[Any] | None) -> None:
         """Gives the row the values that it would have when it is loaded again.
 
-        So what a handler finds in a row does not depend on where a batch has ended.
+        So what a handler finds in a row does not depend on where a batch has ended. `before`: a
+        snapshot of it, when it had such values; what is the same still has.
         """
+        values = self.take(row)
         try:
-            for column in self.reshaped:
-                value = getattr(row, column.name)
+            for index, column in self.reshaped:
+                value = values[index]
+                if before is not None and value is before[index]:
+                    continue
                 settled = column.settle(value)
                 if settled is not value:
                     object.__setattr__(row, column.name, settled)
@@ -105,6 +121,26 @@ class TableSpec:
             return tuple([column.check(getattr(row, column.name)) for column in self.columns])
         except REFUSALS:
             raise self._wrong(row) from None
+
+    def checked(self, rows: typing.Sequence[Any]) -> list[typing.Sequence[Any]]:
+        """The same for many rows, column by column."""
+        columns: list[typing.Sequence[Any]] = list(zip(*map(self.take, rows), strict=True))
+        for index, column in enumerate(self.columns):
+            values = columns[index]
+            given = [v for v in values if v is not None] if column.optional else values
+            if not (given and (are_plain := ARE_PLAIN.get(column.kind)) and are_plain(given)):
+                try:
+                    columns[index] = list(map(column.check, values))
+                except REFUSALS:
+                    raise next(filter(None, map(self._refusal, rows))) from None
+        return columns
+
+    def _refusal(self, row: Any) -> ValueError | None:
+        try:
+            self.values(row)
+        except ValueError as error:
+            return error
+        return None
 
     def _wrong(self, row: Any) -> ValueError:
         for column in self.columns:
@@ -122,14 +158,16 @@ class TableSpec:
         """The row from stored values, in column order."""
         return self.row_type(**{c.name: v for c, v in zip(self.columns, values, strict=True)})
 
-    def snapshot(self, row: Any) -> list[Any]:
+    def snapshot(self, row: Any) -> typing.Sequence[Any]:
         """The row's values, safe from what a handler does to them."""
-        values = [getattr(row, column.name) for column in self.columns]
+        if not self.json_indexes:
+            return self.take(row)
+        values = list(self.take(row))
         for index in self.json_indexes:
             values[index] = msgspec.json.encode(values[index])
         return values
 
-    def restore(self, row: Any, snapshot: list[Any]) -> None:
+    def restore(self, row: Any, snapshot: typing.Sequence[Any]) -> None:
         """Puts a row back to where a snapshot was taken of it."""
         for index, column in enumerate(self.columns):
             value = snapshot[index]
@@ -199,8 +237,9 @@ def table_of(
         columns,
         key,
         tuple(by_name[part] for part in key),
-        tuple(column for column in columns if column.kind in RESHAPED),
+        tuple((index, column) for index, column in enumerate(columns) if column.kind in RESHAPED),
         tuple(index for index, column in enumerate(columns) if column.kind == "JSON"),
+        _taker([column.name for column in columns]),
         guard,
     )
 
@@ -268,6 +307,11 @@ def _column(where: str, field: dataclasses.Field[Any], annotation: Any) -> Colum
         except REFUSALS as error:
             raise ConfigError(f"{where}: default of field {field.name!r}: {error}") from error
     return column
+
+
+def _taker(names: typing.Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda row: (get(row),)
 
 
 def _as_key(column: Column) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -85,6 +85,8 @@ def decimal_key(value: Any) -> Decimal:
 
 
 def _datetime(value: Any) -> datetime:
+    if type(value) is datetime and value.tzinfo is UTC:
+        return value
     moment: datetime = _exactly(datetime)(value)
     if moment.tzinfo is None:
         raise ValueError("a datetime needs a time zone, for example datetime.now(UTC)")
@@ -110,6 +112,35 @@ def json_checks(annotation: Any) -> tuple[Callable[[Any], str], Callable[[Any], 
 _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 """The escape of a NUL, and not an escaped backslash before a harmless u0000."""
 
+
+def _are(cls: type) -> Callable[[Sequence[Any]], bool]:
+    return lambda values: set(map(type, values)) <= {cls}
+
+
+def _are_ints(values: Sequence[Any]) -> bool:
+    if set(map(type, values)) != {int}:
+        return False
+    return bool(min(values) >= MIN_INT and max(values) <= MAX_INT)
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    return set(map(type, values)) == {str} and "\0" not in "".join(values)
+
+
+def _are_moments(values: Sequence[Any]) -> bool:
+    return set(map(type, values)) == {datetime} and {value.tzinfo for value in values} == {UTC}
+
+
+ARE_PLAIN: dict[ColumnKind, Callable[[Sequence[Any]], bool]] = {
+    "str": _are_texts,
+    "int": _are_ints,
+    "bool": _are(bool),
+    "date": _are(date),
+    "datetime": _are_moments,
+    "UUID": _are(UUID),
+    "bytes": _are(bytes),
+}
+"""Whether many values would all pass their check unchanged; far quicker than one at a time."""
 
 CHECKS: dict[ColumnKind, Callable[[Any], Any]] = {
     "str": _str,

@@ -14,7 +14,7 @@ from holdfast.core.ports import (
     Chunk,
     HandlerTx,
     Lease,
-    RowChange,
+    RowChanges,
     TransactionEnded,
 )
 from holdfast.core.projection import Tx
@@ -75,7 +75,7 @@ class Connection(Protocol):
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]: ...
 
-    def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> int:
+    def write_rows(self, table: TableSpec, rows: RowChanges) -> int:
         """Writes rows unless the table has them at a later position; returns how many."""
 
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None: ...

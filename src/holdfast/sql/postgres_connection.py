@@ -12,7 +12,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from holdfast.core.errors import HoldfastError, StoreUnavailable
-from holdfast.core.ports import RowChange
+from holdfast.core.ports import RowChanges
 from holdfast.core.table import Column, Key, TableSpec
 from holdfast.sql.database import Row, quote, transaction_ended
 from holdfast.sql.queries import pyformat, query
@@ -131,7 +131,7 @@ class PostgresConnection:
                 found[tuple(stored[i] for i in table.key_indexes)] = tuple(stored), position
         return found
 
-    def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> int:
+    def write_rows(self, table: TableSpec, rows: RowChanges) -> int:
         names = [*(column.name for column in table.columns), table.guard]
         rest = [name for name in names if name not in table.key]
         arrays = [*map(_array, table.columns), "%b::bigint[]"]
@@ -142,9 +142,9 @@ class PostgresConnection:
             + ", ".join(f"{_name(name)} = excluded.{_name(name)}" for name in rest)
             + f' WHERE t."{table.guard}" {table.guarded} excluded."{table.guard}"'
         )
-        values = [list(column) for column in zip(*(row.values for row in rows), strict=True)]
+        values = [*map(list, rows.columns), list(rows.positions)]
         with self._translated():
-            return self.raw.execute(sql, [*values, [row.position for row in rows]]).rowcount
+            return self.raw.execute(sql, values).rowcount
 
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None:
         parts = [table.columns[i] for i in table.key_indexes]

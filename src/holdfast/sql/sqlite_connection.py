@@ -10,13 +10,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import HoldfastError
-from holdfast.core.ports import RolledBack, RowChange
+from holdfast.core.ports import RolledBack, RowChanges
 from holdfast.core.table import Key, TableSpec
 from holdfast.sql.database import Row, quote
 from holdfast.sql.forks import calls, graveyard
 from holdfast.sql.queries import query
 from holdfast.sql.sqlite_locks import Turnstile
-from holdfast.sql.sqlite_values import decode, encode, encode_key, plain
+from holdfast.sql.sqlite_values import decode, encode_all, encode_key, plain
 
 if TYPE_CHECKING:
     from holdfast.sql.sqlite import SqliteDatabase
@@ -149,7 +149,7 @@ class SqliteConnection:
                     found[tuple(values[i] for i in table.key_indexes)] = values, position
         return found
 
-    def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> int:
+    def write_rows(self, table: TableSpec, rows: RowChanges) -> int:
         names = [*(column.name for column in table.columns), table.guard]
         rest = [name for name in names if name not in table.key]
         sql = (
@@ -160,9 +160,8 @@ class SqliteConnection:
             + f' WHERE t."{table.guard}" {table.guarded} excluded."{table.guard}"'
         )
         with self._translated():
-            cursor = self.raw.executemany(
-                sql, ([*map(encode, table.columns, row.values), row.position] for row in rows)
-            )
+            columns = map(encode_all, table.columns, rows.columns)
+            cursor = self.raw.executemany(sql, zip(*columns, rows.positions, strict=True))
         return cursor.rowcount
 
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import NoneType
@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.core.table import Column, Key, TableSpec
+from holdfast.core.values import ColumnKind
 
 TYPES = {
     "str": "TEXT",
@@ -32,21 +33,28 @@ def encode_key(table: TableSpec, key: Key) -> list[Any]:
     return [encode(table.columns[i], v) for i, v in zip(table.key_indexes, key, strict=True)]
 
 
+ENCODERS: Mapping[ColumnKind, Callable[[Any], Any]] = {
+    "bool": int,
+    "Decimal": str,
+    "UUID": str,
+    "datetime": lambda value: value.isoformat(timespec="microseconds"),
+    "date": date.isoformat,
+}
+"""Of the kinds whose values SQLite does not take as they are."""
+
+
 def encode(column: Column, value: Any) -> Any:
-    """A checked value as SQLite stores it. Text sorts as the values do, Decimal excepted."""
-    if value is None:
-        return None
-    match column.kind:
-        case "bool":
-            return int(value)
-        case "Decimal" | "UUID":
-            return str(value)
-        case "datetime":
-            return value.isoformat(timespec="microseconds")
-        case "date":
-            return value.isoformat()
-        case _:
-            return value
+    """A checked value as SQLite stores it."""
+    encoder = ENCODERS.get(column.kind)
+    return value if encoder is None or value is None else encoder(value)
+
+
+def encode_all(column: Column, values: Iterable[Any]) -> Iterable[Any]:
+    """The same for many values of a column."""
+    encoder = ENCODERS.get(column.kind)
+    if encoder is None:
+        return values
+    return (None if value is None else encoder(value) for value in values)
 
 
 def decode(column: Column, value: Any) -> Any:

@@ -11,7 +11,7 @@ from uuid import UUID
 from holdfast.core.errors import Fenced, HoldfastError
 from holdfast.core.event import RawEvent, kept
 from holdfast.core.intake import Letter
-from holdfast.core.ports import Advance, Checkpoint, HandlerTx, Revised, RowChange
+from holdfast.core.ports import Advance, Checkpoint, HandlerTx, Revised, RowChanges
 from holdfast.core.queue import Entry, Lane, Record, Setback
 from holdfast.core.table import Key, TableSpec
 from holdfast.sql.checkpoints import changed, fenced, of
@@ -51,7 +51,7 @@ class SqlWork:
     def check_intact(self) -> None:
         self._connection.check_intact()
 
-    def write_rows(self, table: TableSpec, rows: Sequence[RowChange]) -> None:
+    def write_rows(self, table: TableSpec, rows: RowChanges) -> None:
         written = self._connection.write_rows(table, rows)
         if written != len(rows):
             raise Fenced(

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.core.errors import Fenced
-from holdfast.core.ports import Advance, Checkpoint, Fault, RowChange, Session
+from holdfast.core.ports import Advance, Checkpoint, Fault, RowChanges, Session
 from holdfast.core.table import table_of
 from holdfast.testing.contracts.samples import concurrently, table_definition
 
@@ -85,7 +85,7 @@ class CheckpointContract:
         self, session: Session, leading: Checkpoint
     ) -> None:
         with session.transaction() as work:
-            work.write_rows(TABLE, [RowChange(("a", 1), 7)])
+            work.write_rows(TABLE, RowChanges([["a"], [1]], [7]))
             moved = work.advance(leading, _to(7, events=3))
         assert (moved.position, moved.epoch, moved.events_processed) == (7, leading.epoch, 3)
         assert session.open_checkpoint("things", "journal") == moved
@@ -120,7 +120,7 @@ class CheckpointContract:
             with closing(open_session()) as session:
                 try:
                     with session.transaction() as open_work:
-                        open_work.write_rows(TABLE, [RowChange((f"row-{number}", number), 5)])
+                        open_work.write_rows(TABLE, RowChanges([[f"row-{number}"], [number]], [5]))
                         open_work.advance(leading, _to(5))
                 except Fenced:
                     return False
@@ -133,7 +133,7 @@ class CheckpointContract:
     def test_what_raises_leaves_nothing(self, session: Session, leading: Checkpoint) -> None:
         def fail() -> None:
             with session.transaction() as work:
-                work.write_rows(TABLE, [RowChange(("a", 1), 7)])
+                work.write_rows(TABLE, RowChanges([["a"], [1]], [7]))
                 work.advance(leading, _to(7))
                 raise KeyError("after everything was written")
 
@@ -149,7 +149,7 @@ class CheckpointContract:
     ) -> None:
         def fail() -> None:
             with session.transaction() as work:
-                work.write_rows(TABLE, [RowChange(("a", 1), 7)])
+                work.write_rows(TABLE, RowChanges([["a"], [1]], [7]))
                 work.advance(leading, _to(7))
                 with work.handling() as tx:
                     tx.execute("INSERT INTO no_such_table VALUES (1)")
@@ -212,7 +212,7 @@ class CheckpointContract:
 
 def _apply(session: Session, checkpoint: Checkpoint, *, to: int) -> None:
     with session.transaction() as work:
-        work.write_rows(TABLE, [RowChange(("a", 1), to)])
+        work.write_rows(TABLE, RowChanges([["a"], [1]], [to]))
         work.advance(checkpoint, _to(to))
 
 

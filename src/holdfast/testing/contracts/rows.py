@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from holdfast.core.errors import Fenced
-from holdfast.core.ports import RowChange, Session
+from holdfast.core.ports import RowChanges, Session
 from holdfast.core.table import TableSpec
 from holdfast.testing.contracts.samples import table_definition
 
@@ -267,7 +267,7 @@ def _prepared(
 
 def _write(session: Session, table: TableSpec, rows: Sequence[Any], *, position: int = 1) -> None:
     with session.transaction() as work:
-        work.write_rows(table, [RowChange(table.values(row), position) for row in rows])
+        work.write_rows(table, RowChanges(table.checked(rows), [position] * len(rows)))
 
 
 def as_stored(value: Any) -> Any:

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.core.definition import Definition
 from holdfast.core.errors import SchemaError
-from holdfast.core.ports import RowChange
+from holdfast.core.ports import RowChanges
 from holdfast.core.table import TableSpec
 from holdfast.sql import upkeep
 from holdfast.sql.database import Database, quote
@@ -191,7 +191,7 @@ def _write(session: SqlSession, definition: Definition, *values: Any) -> None:
     table = _table(definition)
     row = table.row_type(**dict(zip((c.name for c in table.columns), values, strict=True)))
     with session.transaction() as work:
-        work.write_rows(table, [RowChange(table.values(row), 1)])
+        work.write_rows(table, RowChanges(table.checked([row]), [1]))
 
 
 def _load(session: SqlSession, definition: Definition) -> dict[Any, tuple[Any, ...]]:
