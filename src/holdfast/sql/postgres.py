@@ -24,6 +24,7 @@ from holdfast.sql.url import PostgresUrl
 try:
     import psycopg
 
+    from holdfast.sql.postgres_arrays import Packed, PackedDumper
     from holdfast.sql.postgres_connection import TYPES, PostgresConnection
     from holdfast.sql.postgres_leases import Keeper, Notifier
     from holdfast.sql.postgres_pool import Pool
@@ -267,6 +268,7 @@ def _abandon(inherited: Sequence[psycopg.Connection[Row]]) -> None:
 
 
 def _configure(raw: psycopg.Connection[Row]) -> None:
+    raw.adapters.register_dumper(Packed, PackedDumper)
     if raw.info.server_version < OLDEST_SERVER:
         raise ConfigError(
             f"PostgreSQL {raw.info.server_version // 10_000} is too old; "

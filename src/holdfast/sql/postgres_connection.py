@@ -15,6 +15,7 @@ from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.ports import RowChanges
 from holdfast.core.table import Column, Key, TableSpec
 from holdfast.sql.database import Row, quote, transaction_ended
+from holdfast.sql.postgres_arrays import packed
 from holdfast.sql.queries import pyformat, query
 
 if TYPE_CHECKING:
@@ -123,8 +124,9 @@ class PostgresConnection:
         json_at = [i for i, column in enumerate(table.columns) if column.kind == "JSON"]
         found: dict[Key, tuple[Row, int]] = {}
         with self._translated():
-            columns_of_keys = [list(part) for part in zip(*keys, strict=True)]
-            for *stored, position in self.raw.execute(sql, columns_of_keys, binary=True):
+            kinds = [column.kind for column in parts]
+            columns_of_keys = map(packed, kinds, zip(*keys, strict=True))
+            for *stored, position in self.raw.execute(sql, [*columns_of_keys], binary=True):
                 for i in json_at:
                     if stored[i] is not None:
                         stored[i] = _typed(stored[i], table.columns[i])
@@ -142,7 +144,8 @@ class PostgresConnection:
             + ", ".join(f"{_name(name)} = excluded.{_name(name)}" for name in rest)
             + f' WHERE t."{table.guard}" {table.guarded} excluded."{table.guard}"'
         )
-        values = [*map(list, rows.columns), list(rows.positions)]
+        kinds = [*(column.kind for column in table.columns), "int"]
+        values = [*map(packed, kinds, [*rows.columns, rows.positions])]
         with self._translated():
             return self.raw.execute(sql, values).rowcount
 
