@@ -49,14 +49,15 @@ from holdfast.sql.audit import read_audit
 from holdfast.sql.database import Database, handled_database, refuse_handlers
 from holdfast.sql.explain import Reason, explain
 from holdfast.sql.forks import at_fork
+from holdfast.sql.idle import IdleSource
 from holdfast.sql.journal import Journal
+from holdfast.sql.looks import Looks
 from holdfast.sql.migrations import check_migrated, migrate
 from holdfast.sql.outbox import SqlClaims
 from holdfast.sql.outboxes import Outbox
 from holdfast.sql.queue import Queue
 from holdfast.sql.records import Records
 from holdfast.sql.registering import first_left, register
-from holdfast.sql.source import JournalSource
 from holdfast.sql.sqlite import SqliteDatabase
 from holdfast.sql.store import SqlLeases, SqlSession
 from holdfast.sql.url import SqliteUrl, parse_url
@@ -95,6 +96,7 @@ class App:
         self._catalog = Catalog()
         self._sources: dict[str, ForeignSource] = {}
         self._database: Database = _open(self.url)
+        self._looks = Looks(self._database)
         self._signals = Signals()
         self._signals.listen(log_signal)
         self._signals.listen(self._on_signal)
@@ -484,6 +486,7 @@ class App:
     def close(self) -> None:
         """Closes all connections. Stop what runs first."""
         self._inline.close()
+        self._looks.close()
         self._database.close()
 
     def _wiring(self, definition: Definition) -> Wiring:
@@ -546,7 +549,7 @@ class App:
 
     def _open_source(self, session: object) -> Source:
         assert isinstance(session, SqlSession)
-        return JournalSource(session)
+        return IdleSource(session, self._looks)
 
     def _heads(self, projection: str | None = None) -> dict[tuple[str, str], int]:
         """Where the feeds of foreign sources end, as far as that can be had."""
@@ -594,6 +597,7 @@ class App:
         self._preparing = threading.Lock()
         self._progress.renew()
         self._inline.forked()
+        self._looks.forked()
 
 
 def _open(url: Any) -> Database:

@@ -11,15 +11,15 @@ class JournalSource:
     """The journal as a feed, read on a runner's connection."""
 
     def __init__(self, session: SqlSession) -> None:
-        self._database, self._connection = session.database, session.connection
+        self._session, self._database = session, session.database
         self._heard = self._database.bell.rings
 
     def read(self, after: int, limit: int) -> Chunk:
         self._heard = self._database.bell.rings
-        return self._database.settled(self._connection, after, limit)
+        return self._database.settled(self._session.connection, after, limit)
 
     def head(self) -> int:
-        return int(self._connection.run("head")[0][0])
+        return int(self._session.connection.run("head")[0][0])
 
     def check(self, checkpoint: Checkpoint) -> Checkpoint:
         head = self.head()

@@ -6,6 +6,7 @@ import fcntl
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,12 @@ from holdfast.sql.queries import query
 
 LOOK_SECONDS = 0.005
 """How often the look-out asks whether another connection has written."""
+
+QUIET_LOOK_SECONDS = 0.05
+"""How often at least, after a while in which none has."""
+
+QUIET_SHARE = 0.01
+"""It waits for this share of the time that has been quiet, so that nobody notices."""
 
 
 class FileLeases:
@@ -145,13 +152,14 @@ class LocalLease:
 
 
 class Watcher:
-    """Rings the bell when another process has appended. Costs one PRAGMA every few ms."""
+    """Rings the bell when another process has appended. Costs a PRAGMA every 5 to 50 ms."""
 
     def __init__(self, open_reader: Callable[[], sqlite3.Connection], bell: Bell) -> None:
         self._open_reader, self._bell = open_reader, bell
         self._raw: sqlite3.Connection | None = None
         self._seen: int | None = None
         self._head: int | None = None
+        self._changed_at = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="holdfast look-out", daemon=True)
         self._thread.start()
@@ -164,7 +172,7 @@ class Watcher:
         while not self._stop.is_set():
             # A failing look-out costs latency, nothing else: polling goes on.
             with suppress(sqlite3.Error):
-                while not self._stop.wait(LOOK_SECONDS):
+                while not self._stop.wait(self._pause_seconds()):
                     with calls.inside():
                         self._look()
             with calls.inside():
@@ -177,13 +185,17 @@ class Watcher:
             self._raw.close()
         self._raw = self._seen = None
 
+    def _pause_seconds(self) -> float:
+        quiet_seconds = time.monotonic() - self._changed_at
+        return min(max(LOOK_SECONDS, quiet_seconds * QUIET_SHARE), QUIET_LOOK_SECONDS)
+
     def _look(self) -> None:
         if self._raw is None:
             self._raw = self._open_reader()
         (version,) = self._raw.execute("PRAGMA data_version").fetchone()
         if version == self._seen:
             return
-        self._seen = version
+        self._seen, self._changed_at = version, time.monotonic()
         (now,) = self._raw.execute(query("head", "sqlite")).fetchone()
         if now != self._head:
             self._head = now

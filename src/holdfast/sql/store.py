@@ -30,8 +30,9 @@ from holdfast.core.queue import (
 )
 from holdfast.core.table import Key, TableSpec
 from holdfast.sql.checkpoints import changed, fenced, of
-from holdfast.sql.database import Database, Row, handled_database
+from holdfast.sql.database import Connection, Database, Row, handled_database
 from holdfast.sql.lanes import is_ours
+from holdfast.sql.looks import Look
 from holdfast.sql.tables import prepare_tables
 from holdfast.sql.values import as_json, moment
 from holdfast.sql.work import SqlWork
@@ -45,11 +46,36 @@ def _mark() -> str:
 
 
 class SqlSession:
-    """A runner's connection."""
+    """A runner's connection, which it may do without while there is nothing to do."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.connection = database.connect()
+        self.look: Look | None = None
+        """What answers the next question for the epoch, where it was just looked for."""
+        self._connection: Connection | None = database.connect()
+        self._leads: Checkpoint | None = None
+
+    @property
+    def connection(self) -> Connection:
+        if self._connection is None:
+            connection = self.database.connect()
+            try:
+                if self._leads is not None:
+                    _lead_on(connection, self._leads)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def rest(self) -> None:
+        """Lets go of the connection; another one is opened when it is needed."""
+        self.close()
+        self._connection = None
+
+    @property
+    def is_resting(self) -> bool:
+        return self._connection is None
 
     def open_checkpoint(self, projection: str, feed: str) -> Checkpoint:
         names = {"projection": projection, "feed": feed}
@@ -78,14 +104,17 @@ class SqlSession:
                     f"{checkpoint.projection} begins again with what the code says"
                 )
             raise needs_reset(checkpoint.projection)
-        return Checkpoint(*rows[0])
+        self._leads = Checkpoint(*rows[0])
+        return self._leads
 
     def lead_on(self, checkpoint: Checkpoint) -> None:
-        names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
-        with self.connection.transaction():
-            self.connection.run("lead_on", names)
+        self._leads = checkpoint
+        _lead_on(self.connection, checkpoint)
 
     def check_epoch(self, checkpoint: Checkpoint) -> None:
+        look, self.look = self.look, None
+        if look is not None and look.shows(checkpoint):
+            return
         names = {
             "id": checkpoint.id,
             "epoch": checkpoint.epoch,
@@ -235,23 +264,26 @@ class SqlSession:
             handled_database.reset(token)
 
     def abort(self) -> None:
-        self.connection.abort()
+        if (connection := self._connection) is not None:
+            connection.abort()
 
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         found = self.database.unavailable(error)
-        if found is None and self.connection.is_lost:
+        if found is None and self._connection is not None and self._connection.is_lost:
             # Whatever a handler has made of it.
             return StoreUnavailable("the connection was lost", connection_lost=True)
         return found
 
     def interrupt(self) -> None:
-        self.connection.interrupt()
+        if (connection := self._connection) is not None:
+            connection.interrupt()
 
     def refused(self, error: BaseException) -> bool:
         return self.database.refused(error)
 
     def close(self) -> None:
-        self.connection.close()
+        if self._connection is not None:
+            self._connection.close()
 
 
 class SqlLeases:
@@ -265,6 +297,11 @@ class SqlLeases:
 
     def cut_off(self, checkpoint: Checkpoint) -> None:
         self._database.cut_off(checkpoint.id)
+
+
+def _lead_on(connection: Connection, checkpoint: Checkpoint) -> None:
+    with connection.transaction():
+        connection.run("lead_on", {"id": checkpoint.id, "epoch": checkpoint.epoch})
 
 
 def needs_reset(projection: str) -> ProjectionFaulted:

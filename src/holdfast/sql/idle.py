@@ -1,0 +1,78 @@
+"""The journal for a runner that may have nothing to do for long, and has many beside it."""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.core.errors import StoreUnavailable
+from holdfast.core.ports import Checkpoint, Chunk
+from holdfast.sql.looks import Look, Looks
+from holdfast.sql.source import JournalSource
+from holdfast.sql.store import SqlSession
+
+REST_SECONDS = 10.0
+"""A runner that has had nothing to do for so long lets go of its connection."""
+
+
+class IdleSource:
+    """The feed, read when there may be something to read, and not on every poll.
+
+    Polls are answered by looks, which runners share. A ring of the bell is news: then the feed is
+    read at once, unless the runner has no connection, and looks first.
+    """
+
+    def __init__(self, session: SqlSession, looks: Looks) -> None:
+        self._session, self._looks = session, looks
+        self._bell = session.database.bell
+        self._source = JournalSource(session)
+        self._heard = self._read_at = self._bell.rings
+        self._busy_at = time.monotonic()
+        self._is_idle = False
+        self._pause_seconds = 0.0
+
+    def read(self, after: int, limit: int) -> Chunk:
+        look = self._look() if self._is_idle else None
+        if look is not None and look.head <= after:
+            self._heard = self._read_at = look.rings
+            self._session.look = look
+            return Chunk(())
+        self._session.look = None
+        self._heard = self._read_at = self._bell.rings
+        chunk = self._source.read(after, limit)
+        self._is_idle = not chunk.events
+        if chunk.events:
+            self._busy_at = time.monotonic()
+        return chunk
+
+    def head(self) -> int:
+        return self._source.head()
+
+    def check(self, checkpoint: Checkpoint) -> Checkpoint:
+        return self._source.check(checkpoint)
+
+    def wait(self, timeout_seconds: float) -> bool:
+        self._rest()
+        self._pause_seconds = timeout_seconds
+        has_rung = self._looks.wait(self._heard, timeout_seconds)
+        self._heard = self._bell.rings
+        self._is_idle = self._is_idle or not has_rung
+        # Who is paused does not read, and asks for nothing but the epoch.
+        self._session.look = self._look() if self._is_idle else None
+        return has_rung
+
+    def _look(self) -> Look | None:
+        """What is known without asking for oneself; None where that is better."""
+        if self._bell.rings != self._read_at and not self._session.is_resting:
+            return None
+        try:
+            # Those who wake up together share a look; it is never as old as the one before.
+            return self._looks.take(self._pause_seconds / 2)
+        except StoreUnavailable:
+            return None  # Whoever then asks for himself says what is wrong.
+
+    def _rest(self) -> None:
+        """Lets go of the connection, after a time without news."""
+        if self._session.is_resting or time.monotonic() - self._busy_at < REST_SECONDS:
+            return
+        if not self._looks.keeps_connected(self._session):
+            self._session.rest()
