@@ -32,10 +32,10 @@ format: .venv/.dev ## Mend what can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/.bench ## Measure against the peers (takes long)
+bench: .venv/.bench ## Measure against the peers: about ten minutes
 	$(BIN)/python -m bench $(ARGS)
 
-bench-quick: .venv/.bench ## The same on little data: proves that it runs, not how fast
+bench-quick: .venv/.bench ## The same on little data, in about one: proves that it runs, not how fast
 	$(BIN)/python -m bench --quick $(ARGS)
 
 clean: ## Remove .venv and all caches

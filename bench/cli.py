@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -12,7 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bench import report
 from bench.case import FULL, QUICK, Case, Sample
-from bench.catalogue import catalogue
+from bench.catalogue import BY_NAME, catalogue
+from bench.chart import NothingToDraw, chart
 from bench.ratios import Samples, outcomes
 from bench.rounds import Step, measure
 
@@ -20,14 +23,20 @@ FILE_CHARACTERS = 110
 """As wide as the tables are that no terminal limits."""
 
 
-@click.command()
-@click.option("--quick", is_flag=True, help="Little data, one round: about two minutes.")
+@click.group(invoke_without_command=True)
+@click.option("--quick", is_flag=True, help="Little data, one round: about a minute.")
 @click.option(
     "--case",
     "names",
     multiple=True,
     metavar="NAME",
     help="Only this case, or this group of cases (append/1). May be given again.",
+)
+@click.option(
+    "--all",
+    "with_all",
+    is_flag=True,
+    help=f"Also the groups that otherwise run only when they are named: {', '.join(BY_NAME)}.",
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="How often each case runs.")
 @click.option(
@@ -37,11 +46,22 @@ FILE_CHARACTERS = 110
     type=click.File("w", lazy=False, atomic=True),
     help="Write every sample to this file as well.",
 )
-def main(quick: bool, names: Sequence[str], rounds: int | None, json_file: TextIO | None) -> None:
+@click.pass_context
+def main(
+    context: click.Context,
+    *,
+    quick: bool,
+    names: Sequence[str],
+    with_all: bool,
+    rounds: int | None,
+    json_file: TextIO | None,
+) -> None:
     """Measure holdfast beside its peers, hand-written loops and the databases' own limits.
 
     The figures of one run can be compared with each other and with nothing else.
     """
+    if context.invoked_subcommand is not None:
+        return
     scale = QUICK if quick else FULL
     if rounds is not None:
         scale = replace(scale, rounds=rounds)
@@ -57,14 +77,26 @@ def main(quick: bool, names: Sequence[str], rounds: int | None, json_file: TextI
                 f"there is no case {name}, only {', '.join(case.name for case in known.cases)}",
                 param_hint="--case",
             )
-    samples = _measure(known.select(names), scale.rounds, console)
+    samples = _measure(known.cases if with_all else known.select(names), scale.rounds, console)
+    found = list(outcomes(samples))
     if json_file is not None:
-        json_file.write(report.as_json(samples, scale) + "\n")
+        json_file.write(report.as_json(samples, found, scale=scale) + "\n")
     console.print(report.case_table(samples))
     if (figures := report.figure_table(samples)) is not None:
         console.print(figures)
-    if found := list(outcomes(samples)):
+    if found:
         console.print(report.ratio_table(found))
+
+
+@main.command("chart")
+@click.argument("results", type=click.File())
+@click.argument("svg", type=click.Path(dir_okay=False, writable=True, path_type=Path))
+def chart_command(results: TextIO, svg: Path) -> None:
+    """Draw the SVG file from RESULTS, which --json has written: catching up, case by case."""
+    try:
+        svg.write_text(chart(json.load(results)))
+    except (NothingToDraw, ValueError, KeyError) as error:
+        raise click.ClickException(f"{results.name} can't be drawn: {error}") from error
 
 
 def _measure(cases: Sequence[Case], rounds: int, console: Console) -> Samples:

@@ -147,9 +147,9 @@ class Outcome:
         return None if self.ratio.bar is None else self.median >= self.ratio.bar
 
 
-def outcomes(samples: Samples) -> Iterator[Outcome]:
+def outcomes(samples: Samples, ratios: Sequence[Ratio] = RATIOS) -> Iterator[Outcome]:
     """The ratios whose cases have all run."""
-    for ratio in RATIOS:
+    for ratio in ratios:
         others = samples.get(ratio.to) if isinstance(ratio.to, str) else samples.get(ratio.case)
         if ratio.case in samples and others is not None:
             by_round = [

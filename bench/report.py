@@ -17,7 +17,7 @@ from rich.table import Table
 
 from bench.case import Sample, Scale
 from bench.measure import Measure
-from bench.ratios import Outcome, Ratio, Samples, outcomes
+from bench.ratios import Outcome, Ratio, Samples
 
 PACKAGES = (
     "holdfast",
@@ -108,7 +108,7 @@ def ratio_table(found: Sequence[Outcome]) -> Table:
     return table
 
 
-def as_json(samples: Samples, scale: Scale) -> str:
+def as_json(samples: Samples, found: Sequence[Outcome], *, scale: Scale) -> str:
     """The whole run: every sample, the medians, the ratios, and what it ran on."""
     return json.dumps(
         {
@@ -125,7 +125,7 @@ def as_json(samples: Samples, scale: Scale) -> str:
                 }
                 for name, taken in samples.items()
             ],
-            "ratios": [_plain_outcome(outcome) for outcome in outcomes(samples)],
+            "ratios": [_plain_outcome(outcome) for outcome in found],
         },
         indent=2,
     )

@@ -25,7 +25,7 @@ from holdfast.core.reading import BATCH_EVENTS
 
 WARM_UP_BATCHES = 20
 LIVE_BATCHES = 200
-LEAST_BATCHES = 5
+LEAST_BATCHES = 3
 DELAY_SECONDS = 86_400
 RECORDED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ PASS = "UPDATE holdfast_checkpoint SET position = ?"
 
 
 def cases(scale: Scale) -> list[Case]:
-    events = max(scale.events, LEAST_BATCHES * BATCH_EVENTS)
+    events = max(scale.events // 2, LEAST_BATCHES * BATCH_EVENTS)
     return [
         case
         for name, lanes in (("none", 0), ("many", scale.parked_lanes))

@@ -5,9 +5,8 @@ from contextlib import closing
 import pytest
 
 from bench import catch_up, journal, steady
-from bench.case import QUICK, Sample, WrongResult
+from bench.case import Sample, WrongResult
 from bench.cases import hand_written, latency, many, parked
-from bench.catalogue import catalogue
 from bench.connection import connect
 from bench.measure import Measure
 from holdfast.core.reading import BATCH_EVENTS
@@ -76,11 +75,6 @@ def test_batches_come_behind_parked_lanes(store_url: str) -> None:
     sample = parked.run_batches(store_url)
     parked.check_batches(store_url, sample, lanes=10, events=events)
     assert 0 < sample.events < events
-
-
-def test_every_case_has_a_name_of_its_own() -> None:
-    names = [case.name for case in catalogue(QUICK).cases]
-    assert len(set(names)) == len(names)
 
 
 def test_a_sample_knows_its_own_measures() -> None:
