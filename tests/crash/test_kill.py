@@ -25,18 +25,25 @@ def test_workers_killed_at_random_moments(store_url: str) -> None:
     kill_workers(store_url, kills=15)
 
 
+def test_workers_that_do_not_wait_for_statements_killed_at_random_moments(
+    postgres_url: str,
+) -> None:
+    kill_workers(postgres_url, kills=15, writes=True)
+
+
 @pytest.mark.soak
-def test_workers_killed_at_random_moments_for_long(store_url: str) -> None:
-    kill_workers(store_url, kills=150)
+@pytest.mark.parametrize("writes", [False, True])
+def test_workers_killed_at_random_moments_for_long(store_url: str, writes: bool) -> None:
+    kill_workers(store_url, kills=150, writes=writes)
 
 
-def kill_workers(url: str, *, kills: int) -> None:
+def kill_workers(url: str, *, kills: int, writes: bool = False) -> None:
     """Two workers at a time; whoever is killed is replaced, while events go on being appended."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
     inside = 0
-    with build_app(url) as app, Crew(url) as crew:
+    with build_app(url) as app, Crew(url, writes=writes) as crew:
         app.migrate()
         if url.startswith("postgresql"):
             at_commit(url, "pg_sleep(0.01)")
@@ -99,8 +106,8 @@ def test_worker_lost_while_its_commit_is_on_the_way(postgres_url: str, outcome: 
 class Crew:
     """Two workers, at any time."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, *, writes: bool) -> None:
+        self._url, self._writes = url, writes
         self._started = ExitStack()
         self.workers: list[WorkerProcess] = []
 
@@ -128,5 +135,5 @@ class Crew:
         return bool(ledger) and ledger[-1].startswith("Handling")
 
     def _start(self) -> WorkerProcess:
-        worker = WorkerProcess(self._url, slow_seconds=0.01, batch_events=7)
+        worker = WorkerProcess(self._url, slow_seconds=0.01, batch_events=7, writes=self._writes)
         return self._started.enter_context(worker)

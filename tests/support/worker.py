@@ -8,7 +8,7 @@ import os
 import threading
 
 from holdfast import Backoff, Poll
-from holdfast.core import reading
+from holdfast.core import handling, reading
 from holdfast.core.signals import Signal
 from tests.support.speech import die_with_parent as die_with_parent
 from tests.support.speech import say as say
@@ -19,6 +19,8 @@ SLOW_SECONDS = "WORKER_SLOW_SECONDS"
 """Spent inside the ledger's transaction at every third event."""
 BATCH_EVENTS = "WORKER_BATCH_EVENTS"
 """A small number makes many transactions."""
+WRITES = "WORKER_WRITES"
+"""The ledger does not wait for its statements, and nor does anybody else."""
 MAX_FAILURES = "WORKER_MAX_FAILURES"
 """When the store is away; 0 never gives up."""
 
@@ -32,8 +34,11 @@ if URL in os.environ:
     threading.Thread(target=die_with_parent, daemon=True).start()
     if BATCH_EVENTS in os.environ:
         reading.BATCH_EVENTS = reading.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
+    if WRITES in os.environ:
+        handling.CARE_EVENTS = 0
     app = build_app(
         os.environ[URL],
+        writes=WRITES in os.environ,
         slow_seconds=float(os.environ.get(SLOW_SECONDS, "0")),
         poll=Poll(
             max_consecutive_failures=int(os.environ.get(MAX_FAILURES, "0")) or None,

@@ -42,11 +42,14 @@ def build_app(
     url: str,
     *,
     slow_seconds: float = 0.0,
+    writes: bool = False,
     poll: Poll | None = None,
     on_handling: Callable[[Event[Any]], None] = lambda _: None,
     on_folding: Callable[[Event[Any]], None] = lambda _: None,
 ) -> App:
     """`slow_seconds` is spent inside the ledger's transaction at every third event.
+
+    `writes`: the ledger does not wait for its statements.
 
     `on_handling` is called there too, before the first write, and `on_folding` where the totals
     are in memory and no transaction is open.
@@ -82,7 +85,8 @@ def build_app(
         @on(Moved)
         def moved(self, event: Event[Moved], tx: Tx) -> None:
             on_handling(event)
-            tx.execute(
+            run = tx.write if writes else tx.execute
+            run(
                 f"INSERT INTO ledger (position, stream, version) VALUES ({mark}, {mark}, {mark})",
                 (event.position, event.stream, event.version),
             )
@@ -92,6 +96,13 @@ def build_app(
                 stay(Path(event.data.hold))
             if event.data.query and Path(event.data.query).exists():
                 tx.fetch("SELECT pg_sleep(300)")
+            if writes:
+                tx.write(
+                    f"INSERT INTO ledger_count VALUES ({mark}, 1)"
+                    " ON CONFLICT (stream) DO UPDATE SET n = ledger_count.n + 1",
+                    (event.stream,),
+                )
+                return
             increment = f"UPDATE ledger_count SET n = n + 1 WHERE stream = {mark}"
             if not tx.execute(increment, (event.stream,)):
                 tx.execute(f"INSERT INTO ledger_count VALUES ({mark}, 1)", (event.stream,))

@@ -108,6 +108,7 @@ class WorkerProcess(ChildProcess):
         *options: str,
         slow_seconds: float = 0.0,
         batch_events: int = reading.BATCH_EVENTS,
+        writes: bool = False,
         max_failures: int = 0,
         command: Sequence[str] = ("holdfast", "run", "tests.support.worker:app"),
     ) -> None:
@@ -118,5 +119,6 @@ class WorkerProcess(ChildProcess):
                 worker.SLOW_SECONDS: str(slow_seconds),
                 worker.BATCH_EVENTS: str(batch_events),
                 worker.MAX_FAILURES: str(max_failures),
+                **({worker.WRITES: "yes"} if writes else {}),
             },
         )

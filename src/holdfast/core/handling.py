@@ -3,12 +3,17 @@
 An event that fails must leave no trace, and a savepoint for every event would cost too much. So
 events are done in groups: one savepoint for a group, and when an event fails, those of its group
 that had succeeded are done again. Groups shrink when events fail, and grow while they don't.
+
+What handlers only write is not waited for before the next event, but once for the whole group. If
+it has failed, it is not known whose it was: the batch is done again, with care for a while, which
+is to wait for each event's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from inspect import isawaitable
 from types import TracebackType
 from typing import Any
 
@@ -18,10 +23,13 @@ from holdfast.core.definition import Definition
 from holdfast.core.engine import BatchLost, Calls, EventFailed, StoreFailedAt, Unrepeatable
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.event import RawEvent
-from holdfast.core.ports import Checkpoint, HandlerTx, RolledBack, Session, Work
+from holdfast.core.ports import Checkpoint, HandlerTx, JoinableTx, RolledBack, Session, Work
 
 LARGEST_GROUP = 128
 """Events that may have to be done again for the sake of one."""
+
+CARE_EVENTS = 2 * LARGEST_GROUP
+"""So many events in a row must have gone well with care before it ends."""
 
 
 class HandlerEngine:
@@ -32,6 +40,7 @@ class HandlerEngine:
     ) -> None:
         self._session = session
         self.calls = Calls(definition, types, session, caller)
+        self._care = Care()
         self._callbacks: Sequence[Function] = ()
 
     @contextmanager
@@ -50,8 +59,7 @@ class HandlerEngine:
                 self._session.check_epoch(checkpoint)
             with ExitStack() as handling:
                 tx = handling.enter_context(work.handling())
-                largest = 1 if singly else LARGEST_GROUP
-                yield HandlerBatch(self.calls, work, tx, handling, largest)
+                yield HandlerBatch(self.calls, work, tx, handling, care=self._care, singly=singly)
             self._callbacks = tx.callbacks
 
     @contextmanager
@@ -71,18 +79,48 @@ class HandlerEngine:
     def drop(self, streams: Iterable[str]) -> None: ...
 
 
+class Care:
+    """Whether what an event has written is waited for, and for how many events more.
+
+    A session begins with care: the last one may have ended by what an event has written.
+    """
+
+    def __init__(self) -> None:
+        self.left = CARE_EVENTS
+
+    def renew(self) -> None:
+        """Something that was written has failed."""
+        self.left = CARE_EVENTS
+
+    def passed(self) -> None:
+        """An event has gone well with care."""
+        self.left = max(0, self.left - 1)
+
+
 class HandlerBatch:
     """Events in one transaction of handlers."""
 
     def __init__(
-        self, calls: Calls, work: Work, tx: HandlerTx, handling: ExitStack, largest: int
+        self,
+        calls: Calls,
+        work: Work,
+        tx: HandlerTx,
+        handling: ExitStack,
+        *,
+        care: Care,
+        singly: bool,
     ) -> None:
         self._calls, self._work, self._tx, self._handling = calls, work, tx, handling
         self.lane_of = calls.lane_of
-        self._largest = self._size = largest
+        self._largest = self._size = 1 if singly else LARGEST_GROUP
         self._group: list[tuple[RawEvent, Function]] = []
         self._callbacks = 0
         self._has_savepoint = False
+        self._care = care
+        # A time limit is for what a handler writes too.
+        self._is_exact = singly or calls.definition.has_time_limits
+        self._unsure: RawEvent | None = None
+        """The first event of which it is not known whether all that it has written is done."""
 
     def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
         handler = instead
@@ -92,38 +130,74 @@ class HandlerBatch:
             raise EventFailed(event, error) from error
         if handler is None:
             return False
+        # The first one is always waited for: so what comes before a later one can be committed.
+        waits = self._is_exact or not self._has_savepoint or instead is not None
+        waits = waits or self._care.left > 0
         if not self._has_savepoint or len(self._group) >= self._size:
             self._next_group()
         try:
-            self._call(event, handler)
+            self._call(event, handler, waits=waits)
         except BaseException as error:
+            self._settle()
+            if self._tx.failed is not None:
+                self._care.renew()
             failed = self._calls.blamed(event, error)
             if isinstance(failed, EventFailed):
                 try:
-                    self._undo()
+                    self._undo(waits=waits)
                 except RolledBack:
                     raise BatchLost(event, error) from error
             elif isinstance(failed, StoreFailedAt) and not failed.error.connection_lost:
                 with suppress(RolledBack, StoreUnavailable):
                     self._work.undo()  # Says so if a handler has ended the transaction.
             raise failed from error
+        if waits:
+            self._care.passed()
         self._group.append((event, handler))
         return True
 
     @contextmanager
     def finished(self) -> Iterator[Work]:
+        self._settle()
         self._handling.close()
         yield self._work
 
-    def _call(self, event: RawEvent, handler: Function) -> None:
+    def _call(self, event: RawEvent, handler: Function, *, waits: bool) -> None:
+        """Calls a handler, and waits for what it has written if it `waits`."""
+        self._tx.failed = None
+        if waits:
+            handler = _flushed(handler, self._tx.flush)
         tx = EventTx(self._tx)
         try:
             self._calls.call(event.type, handler, self._calls.types.decode(event), tx)
         finally:
             tx.end()
-        self._work.check_intact()
+        if self._unsure is not None and self._tx.failed is not None:
+            raise self._tx.failed  # The handler has swallowed it.
+        if not self._tx.is_behind:
+            self._unsure = None
+            self._work.check_intact()
+        elif self._unsure is None:
+            self._unsure, self._tx.failed = event, None
+
+    def _settle(self) -> None:
+        """Waits for what is written; raises if it was an earlier event's, and has failed."""
+        with suppress(Exception):
+            self._tx.flush()  # It keeps the error.
+        first, self._unsure = self._unsure, None
+        error = self._tx.failed
+        if first is None or error is None:
+            return
+        self._care.renew()
+        failed = self._calls.blamed(first, error)
+        if not (isinstance(failed, StoreFailedAt) and failed.error.connection_lost):
+            with suppress(RolledBack, StoreUnavailable):
+                self._work.undo()  # Says so if a handler has ended the transaction.
+            failed = BatchLost(first, error)
+        raise failed from error
 
     def _next_group(self) -> None:
+        self._settle()
         if self._has_savepoint:
             self._size = min(self._size * 2, self._largest)
         self._work.savepoint()
@@ -131,14 +205,14 @@ class HandlerBatch:
         self._group.clear()
         self._callbacks = len(self._tx.callbacks)
 
-    def _undo(self) -> None:
+    def _undo(self, *, waits: bool) -> None:
         """Takes back the group, and does again what had succeeded."""
         self._work.undo()
         del self._tx.callbacks[self._callbacks :]
         self._size = max(1, len(self._group) // 4)
-        for event, handler in self._group:
+        for n, (event, handler) in enumerate(self._group, 1):
             try:
-                self._call(event, handler)
+                self._call(event, handler, waits=waits or n == len(self._group))
             except BaseException as error:
                 failed = self._calls.blamed(event, error)
                 raise Unrepeatable if isinstance(failed, EventFailed) else failed from error
@@ -148,22 +222,42 @@ class HandlerBatch:
             self._callbacks = len(self._tx.callbacks)
 
 
+def _flushed(handler: Function, flush: Callable[[], None]) -> Function:
+    """The handler, with the wait for what it has written."""
+
+    def run(*args: Any) -> Any:
+        result = handler(*args)
+        if isawaitable(result):
+            return _awaited(result, flush)
+        flush()
+        return result
+
+    return run
+
+
+async def _awaited(result: Awaitable[Any], flush: Callable[[], None]) -> None:
+    await result
+    flush()
+
+
 class EventTx:
     """The transaction for the time of one event's handler.
 
     A thread or a task that lives on must not write into the next event's part.
     """
 
-    __slots__ = ("_tx",)
+    __slots__ = ("_is_lent", "_tx")
 
-    def __init__(self, tx: HandlerTx) -> None:
-        self._tx: HandlerTx | None = tx
+    def __init__(self, tx: JoinableTx) -> None:
+        self._tx: JoinableTx | None = tx
+        self._is_lent = False
 
     def end(self) -> None:
         self._tx = None
 
     @property
     def connection(self) -> Any:
+        self._is_lent = True
         return self._open().connection
 
     def execute(self, sql: str, params: Any = ()) -> int:
@@ -175,6 +269,13 @@ class EventTx:
     def fetch(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
         return self._open().fetch(sql, params)
 
+    def write(self, sql: str, params: Any = ()) -> None:
+        tx = self._open()
+        if self._is_lent:
+            tx.execute(sql, params)  # Whoever has the connection must not find it behind.
+        else:
+            tx.write(sql, params)
+
     def after_commit(self, callback: Function) -> None:
         self._open().after_commit(callback)
 
@@ -184,7 +285,7 @@ class EventTx:
         tx.has_appended = True
         return tx.connection
 
-    def _open(self) -> HandlerTx:
+    def _open(self) -> JoinableTx:
         if self._tx is None:
             raise HoldfastError(
                 "this tx has ended with its handler; what a thread or a task does later needs a "
@@ -224,6 +325,7 @@ class LoneBatch:
             handler = instead or self._calls.definition.handler_of(event.type)
             if handler is None:
                 return False
+            handler = _flushed(handler, self._flush)
             with self._session.working():
                 self._calls.call(event.type, handler, self._calls.types.decode(event), tx)
             if self._work is not None:
@@ -250,6 +352,10 @@ class LoneBatch:
             self._stack.push(self._handling)
             self._tx = self._handling.enter_context(self._work.handling())
         return self._tx
+
+    def _flush(self) -> None:
+        if self._tx is not None:
+            self._tx.flush()
 
     def _undo(self, error: BaseException) -> None:
         self.callbacks.clear()
@@ -286,6 +392,9 @@ class LazyTx:
 
     def fetch(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
         return self._batch.begin().fetch(sql, params)
+
+    def write(self, sql: str, params: Any = ()) -> None:
+        self._batch.begin().write(sql, params)
 
     def after_commit(self, callback: Function) -> None:
         self.callbacks.append(callback)

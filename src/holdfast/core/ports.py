@@ -142,14 +142,28 @@ class Revised(Exception):
     """A person has changed something about the projection: look again. Nothing was written."""
 
 
-class HandlerTx(Tx, Protocol):
+class JoinableTx(Tx, Protocol):
+    """What handlers get, and appends can join."""
+
+    has_appended: bool
+    """An append has joined it, which readers want to know."""
+
+
+class HandlerTx(JoinableTx, Protocol):
     """What handlers get, with what holdfast itself keeps in it."""
 
     callbacks: list[Callable[[], Any]]
     """What is to be called when the transaction is in."""
 
-    has_appended: bool
-    """An append has joined it, which readers want to know."""
+    failed: BaseException | None
+    """The last error of something written; whoever looks at it sets it back."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is written of which it is not known that it is done."""
+
+    def flush(self) -> None:
+        """Waits until everything written is done; raises the first error of it."""
 
 
 class Work(Protocol):

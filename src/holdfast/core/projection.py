@@ -49,6 +49,14 @@ class Tx(Protocol):
     def fetch(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
         """Runs one statement and returns its rows."""
 
+    def write(self, sql: str, params: Any = ()) -> None:
+        """Runs one statement whose result nobody looks at.
+
+        On PostgreSQL the handler does not wait for it. It is done before the next statement that
+        is waited for, and before the commit. If it fails, the event fails: at that next statement,
+        or after the handler has returned.
+        """
+
     def after_commit(self, callback: Callable[[], Any]) -> None:
         """Calls `callback`, def or async def, once the transaction is in, and never if it is not.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,6 +16,7 @@ from holdfast.core.ports import RowChanges
 from holdfast.core.table import Column, Key, TableSpec
 from holdfast.sql.database import Row, quote, transaction_ended
 from holdfast.sql.postgres_arrays import packed
+from holdfast.sql.postgres_tx import PostgresTx
 from holdfast.sql.queries import pyformat, query
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class PostgresConnection:
 
     def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Row]) -> None:
         self._database, self.raw = database, raw
+        self._handled: PostgresTx | None = None
 
     @property
     def tx(self) -> PostgresTx:
@@ -63,7 +65,14 @@ class PostgresConnection:
         mark = str(uuid4())
         with self._translated():
             self.raw.execute("SELECT set_config('holdfast.handling', %s, true)", (mark,))
-        yield self.tx
+        tx = self._handled = self.tx
+        try:
+            yield tx
+            tx.flush()
+            tx.renew()
+        finally:
+            tx.leave()
+            self._handled = None
         self.check_intact()
         with self._translated():
             row = self.raw.execute("SELECT current_setting('holdfast.handling', true)").fetchone()
@@ -87,6 +96,8 @@ class PostgresConnection:
                 psycopg.errors.NoActiveSqlTransaction,
             ):
                 raise transaction_ended() from None
+            if self._handled is not None:
+                self._handled.renew()
 
     def interrupt(self) -> None:
         with suppress(psycopg.Error):
@@ -99,7 +110,7 @@ class PostgresConnection:
     def check_intact(self) -> None:
         # COMMIT would answer ROLLBACK without an error if a statement has failed and the error
         # was swallowed, and do nothing at all if the transaction has been ended.
-        match self.raw.info.transaction_status:
+        match self.raw.pgconn.transaction_status:
             case TransactionStatus.INTRANS:
                 return
             case TransactionStatus.INERROR:
@@ -177,28 +188,6 @@ class PostgresConnection:
             if (unavailable := self._database.unavailable(error)) is None:
                 raise
             raise unavailable from error
-
-
-class PostgresTx:
-    """The transaction as handlers see it."""
-
-    def __init__(self, raw: psycopg.Connection[Row]) -> None:
-        self.connection = raw
-        self.has_appended = False
-        self.callbacks: list[Callable[[], Any]] = []
-
-    def execute(self, sql: str, params: Any = ()) -> int:
-        return self.connection.execute(sql, params or None).rowcount
-
-    def executemany(self, sql: str, params: Iterable[Any]) -> None:
-        with self.connection.cursor() as cursor:
-            cursor.executemany(sql, params)
-
-    def fetch(self, sql: str, params: Any = ()) -> list[Row]:
-        return self.connection.execute(sql, params or None).fetchall()
-
-    def after_commit(self, callback: Callable[[], Any]) -> None:
-        self.callbacks.append(callback)
 
 
 TYPES = {

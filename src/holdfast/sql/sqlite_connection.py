@@ -207,9 +207,12 @@ class SqliteConnection:
 class SqliteTx:
     """The transaction as handlers see it."""
 
+    is_behind = False  # There is nobody to wait for.
+
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.connection = raw
         self.has_appended = False
+        self.failed: BaseException | None = None
         self.callbacks: list[Callable[[], Any]] = []
 
     def execute(self, sql: str, params: Any = ()) -> int:
@@ -220,6 +223,11 @@ class SqliteTx:
 
     def fetch(self, sql: str, params: Any = ()) -> list[Row]:
         return self.connection.execute(sql, params).fetchall()
+
+    def write(self, sql: str, params: Any = ()) -> None:
+        self.connection.execute(sql, params)
+
+    def flush(self) -> None: ...
 
     def after_commit(self, callback: Callable[[], Any]) -> None:
         self.callbacks.append(callback)

@@ -13,6 +13,7 @@ from holdfast.core.errors import ProjectionFaulted
 from holdfast.core.event import Event
 from holdfast.core.projection import Projection, Tx, on
 from holdfast.testing.contracts.samples import Counted, counted, fetch, status_of
+from holdfast.testing.contracts.writing import WritingContract
 
 SEEN = "CREATE TABLE seen (id integer PRIMARY KEY, text varchar(100))"
 TOTALS = "CREATE TABLE totals (name varchar(10) PRIMARY KEY, amount integer NOT NULL)"
@@ -26,14 +27,8 @@ class Noted:
     note: str = ""
 
 
-class HandlingContract:
+class HandlingContract(WritingContract):
     """Needs a fixture `app`: an App on an empty database; `placeholder` is the driver's own."""
-
-    placeholder: str
-
-    @pytest.fixture
-    def app(self) -> App:
-        raise NotImplementedError
 
     def test_handlers_run_sql_in_several_tables(self, app: App) -> None:
         p = self.placeholder

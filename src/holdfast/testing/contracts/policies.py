@@ -122,7 +122,8 @@ class PolicyContract(FailingSums):
         assert self.seen(app) == {"1": [1], "2": [2]}
         assert app.queue.list()[0].error_type == "TimeoutError"
 
-    def test_a_statement_that_takes_too_long(self, app: App) -> None:
+    @pytest.mark.parametrize("way", ["fetch", "write"])
+    def test_a_statement_that_takes_too_long(self, app: App, way: str) -> None:
         endless = self.endless
 
         @app.projection(policy=Policy(on_error=Park(), backoff=Backoff(timeout_seconds=0.2)))
@@ -133,7 +134,7 @@ class PolicyContract(FailingSums):
             def counted(self, event: Event[Counted], tx: Tx) -> None:
                 tx.execute(f"INSERT INTO sums VALUES ('{event.stream}', '{event.data.n}')")
                 if event.data.n == 11:
-                    tx.fetch(endless)
+                    getattr(tx, way)(endless)
 
         self.append(app, 1, 11, 2)
         app.catch_up()

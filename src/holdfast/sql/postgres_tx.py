@@ -1,0 +1,134 @@
+"""The transaction on PostgreSQL, as handlers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
+from threading import RLock
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from holdfast.sql.database import Row
+
+MAX_CURSORS = 32
+"""Statements for which a cursor is kept, in one transaction."""
+
+
+class PostgresTx:
+    """The transaction as handlers see it.
+
+    What is written goes through psycopg's pipeline mode, which begins with the first `write` and
+    ends before anything else is done with the connection: whoever uses it sees a plain one.
+    """
+
+    def __init__(self, raw: psycopg.Connection[Row]) -> None:
+        self._raw = raw
+        self.has_appended = False
+        self.callbacks: list[Callable[[], Any]] = []
+        self.failed: BaseException | None = None
+        self._pipeline: AbstractContextManager[psycopg.Pipeline] | None = None
+        self._error: psycopg.Error | None = None
+        self._is_stale = False
+        self._cursors: dict[str, psycopg.Cursor[Row]] = {}
+        # A handler may use several threads, and a pipeline is entered and left by one at a time.
+        self._lock = RLock()
+
+    @property
+    def connection(self) -> psycopg.Connection[Row]:
+        with self._lock:
+            self._settle()
+            # Cursors would not know the adapters that a handler registers with the connection.
+            self._cursors.clear()
+        return self._raw
+
+    def execute(self, sql: str, params: Any = ()) -> int:
+        with self._lock:
+            self._settle()
+            return self._cursor(sql).execute(sql, params or None).rowcount
+
+    def executemany(self, sql: str, params: Iterable[Any]) -> None:
+        with self._lock:
+            self._settle()
+            self._cursor(sql).executemany(sql, params)
+
+    def fetch(self, sql: str, params: Any = ()) -> list[Row]:
+        with self._lock:
+            self._settle()
+            return self._raw.execute(sql, params or None).fetchall()
+
+    def write(self, sql: str, params: Any = ()) -> None:
+        with self._lock:
+            if self._error is not None:
+                return  # Nothing is done any more until `flush` has said why.
+            if self._pipeline is None:
+                self.renew()
+                pipeline = self._raw.pipeline()
+                pipeline.__enter__()
+                self._pipeline = pipeline
+            try:
+                self._cursor(sql).execute(sql, params or None)
+            except psycopg.Error as error:
+                if error.sqlstate is None:
+                    raise  # By the client: it concerns this statement, or the connection is gone.
+                self._error = error
+
+    @property
+    def is_behind(self) -> bool:
+        return self._pipeline is not None
+
+    def flush(self) -> None:
+        with self._lock:
+            if self._pipeline is None:
+                return
+            pipeline, self._pipeline = self._pipeline, None
+            error, self._error = self._error, None
+            try:
+                pipeline.__exit__(None, None, None)
+            except psycopg.Error as found:
+                error = error or _first(found)
+            if error is not None:
+                self.failed, self._is_stale = error, True
+                raise error
+
+    def leave(self) -> None:
+        """Ends the pipeline, whatever has become of what was written."""
+        with suppress(psycopg.Error):
+            self.flush()
+
+    def renew(self) -> None:
+        """Makes psycopg forget the statements that it takes to be prepared, if some are not.
+
+        It has noted them when it sent them, and the server has passed over all that came after an
+        error. Rolling back is what makes psycopg forget.
+        """
+        if self._is_stale and self._raw.pgconn.transaction_status == TransactionStatus.INTRANS:
+            with self._raw.transaction(force_rollback=True):
+                self._is_stale = False
+
+    def after_commit(self, callback: Callable[[], Any]) -> None:
+        self.callbacks.append(callback)
+
+    def _settle(self) -> None:
+        self.flush()
+        self.renew()
+
+    def _cursor(self, sql: str) -> psycopg.Cursor[Row]:
+        """A cursor for the statement: used again, it need not find out how to send parameters."""
+        cursor = self._cursors.get(sql)
+        if cursor is None or cursor.closed:
+            if len(self._cursors) >= MAX_CURSORS:
+                self._cursors.clear()
+            cursor = self._cursors[sql] = self._raw.cursor()
+        return cursor
+
+
+def _first(error: psycopg.Error) -> psycopg.Error:
+    """The error that a pipeline was aborted by."""
+    while isinstance(error, psycopg.errors.PipelineAborted):
+        cause = error.__context__
+        if not isinstance(cause, psycopg.Error):
+            break
+        error = cause
+    return error
