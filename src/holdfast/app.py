@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -40,6 +39,7 @@ from holdfast.core.runner import Runner
 from holdfast.core.signals import Bell, Committed, Faulted, Listener, Signal, Signals
 from holdfast.core.status import ProjectionStatus
 from holdfast.core.supervisor import Supervisor
+from holdfast.core.threads import in_thread
 from holdfast.core.worker import ForeignSource, Wiring, Worker
 from holdfast.inline import Inline
 from holdfast.logs import guarded, log_signal
@@ -58,6 +58,7 @@ from holdfast.sql.outboxes import Outbox
 from holdfast.sql.queue import Queue
 from holdfast.sql.records import Records
 from holdfast.sql.registering import first_left, register
+from holdfast.sql.source import JournalSource
 from holdfast.sql.sqlite import SqliteDatabase
 from holdfast.sql.store import SqlLeases, SqlSession
 from holdfast.sql.url import SqliteUrl, parse_url
@@ -374,7 +375,7 @@ class App:
         timeout_seconds: float = 10.0,
     ) -> None:
         """As `wait_for`, for asyncio."""
-        await asyncio.to_thread(
+        await in_thread(
             self.wait_for, projection, position, feed=feed, timeout_seconds=timeout_seconds
         )
 
@@ -490,10 +491,16 @@ class App:
         self._database.close()
 
     def _wiring(self, definition: Definition) -> Wiring:
+        def open_source(session: object) -> Source:
+            assert isinstance(session, SqlSession)
+            if definition.outbox is None:
+                return IdleSource(session, self._looks)
+            return JournalSource(session)  # A relay does not read it, and only waits for news.
+
         return Wiring(
             feed=definition.feed,
             open_session=self._open_session,
-            open_source=self._open_source,
+            open_source=open_source,
             leases=SqlLeases(self._database),
             types=self.events,
             clock=self._clock,
@@ -546,10 +553,6 @@ class App:
     def _open_session(self) -> SqlSession:
         self._prepare()
         return SqlSession(self._database)
-
-    def _open_source(self, session: object) -> Source:
-        assert isinstance(session, SqlSession)
-        return IdleSource(session, self._looks)
 
     def _heads(self, projection: str | None = None) -> dict[tuple[str, str], int]:
         """Where the feeds of foreign sources end, as far as that can be had."""
