@@ -1,102 +1,23 @@
 """holdfast keeps read models exactly right: projections for event-sourced Python."""
 
-from holdfast.app import App
-from holdfast.core.backoff import Backoff
-from holdfast.core.codec import EventTypes
-from holdfast.core.errors import (
-    AppendError,
-    ConcurrencyError,
-    ConfigError,
-    Fenced,
-    HoldfastError,
-    PayloadError,
-    ProjectionFaulted,
-    SchemaError,
-    StoreConflict,
-    StoreUnavailable,
-    WaitTimeout,
-)
-from holdfast.core.event import Appended, Event, NewEvent
-from holdfast.core.failure import Failure, ProcessDied, WorkerLost
-from holdfast.core.policy import (
-    Breaker,
-    Decision,
-    Fatal,
-    Limits,
-    Park,
-    Policy,
-    Retry,
-    RetryBudget,
-    Skip,
-)
-from holdfast.core.poll import Poll
-from holdfast.core.projection import DELETE, Projection, TableProjection, Tx, on
-from holdfast.core.queue import (
-    Attempt,
-    AuditRow,
-    QueueChange,
-    QueueCount,
-    QueueItem,
-    QueueSelection,
-)
-from holdfast.core.status import LastError, ProjectionStatus
-from holdfast.core.transient import is_transient
-from holdfast.running import Running
-from holdfast.sql.explain import Reason
-from holdfast.sql.journal import Journal
-from holdfast.sql.outboxes import Outbox, OutboxReport, RelayStatus
-from holdfast.sql.queue import Queue
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DELETE",
-    "App",
-    "AppendError",
-    "Appended",
-    "Attempt",
-    "AuditRow",
-    "Backoff",
-    "Breaker",
-    "ConcurrencyError",
-    "ConfigError",
-    "Decision",
-    "Event",
-    "EventTypes",
-    "Failure",
-    "Fatal",
-    "Fenced",
-    "HoldfastError",
-    "Journal",
-    "LastError",
-    "Limits",
-    "NewEvent",
-    "Outbox",
-    "OutboxReport",
-    "Park",
-    "PayloadError",
-    "Policy",
-    "Poll",
-    "ProcessDied",
-    "Projection",
-    "ProjectionFaulted",
-    "ProjectionStatus",
-    "Queue",
-    "QueueChange",
-    "QueueCount",
-    "QueueItem",
-    "QueueSelection",
-    "Reason",
-    "RelayStatus",
-    "Retry",
-    "RetryBudget",
-    "Running",
-    "SchemaError",
-    "Skip",
-    "StoreConflict",
-    "StoreUnavailable",
-    "TableProjection",
-    "Tx",
-    "WaitTimeout",
-    "WorkerLost",
-    "is_transient",
-    "on",
-]
+if TYPE_CHECKING:
+    from holdfast._public import *  # noqa: F403
+    from holdfast._public import __all__ as __all__
+else:
+    # Loaded when they are used, so that the command line answers at once.
+
+    def __getattr__(name: str) -> object:
+        if name == "__all__" or not name.startswith("_"):
+            from holdfast import _public
+
+            if name == "__all__" or name in _public.__all__:
+                value = globals()[name] = getattr(_public, name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        from holdfast import _public
+
+        return sorted({*globals(), *_public.__all__})

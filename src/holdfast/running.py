@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 from holdfast.core.supervisor import Supervisor
+from holdfast.core.threads import in_thread
 from holdfast.sql.forks import at_fork
 
 STOP_SECONDS = 30.0
@@ -51,7 +51,7 @@ class Running:
             self._supervisor.join(STOP_SECONDS)
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.__enter__)
+        return await in_thread(self.__enter__)
 
     async def __aexit__(
         self,
@@ -59,7 +59,7 @@ class Running:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await asyncio.to_thread(self.__exit__, exc_type, exc, traceback)
+        await in_thread(self.__exit__, exc_type, exc, traceback)
 
     def _forked(self) -> None:
         """In the child of a fork no projection runs."""

@@ -27,14 +27,6 @@ def test_the_console_script_is_the_same_command() -> None:
     assert said.startswith("holdfast 0.")
 
 
-def test_help_loads_no_driver_and_no_screen(place: Place) -> None:
-    code = (
-        "import sys; from holdfast.cli import cli; cli(['--help'], standalone_mode=False);"
-        "assert not {'rich.console', 'psycopg'} & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=place.folder, check=True, capture_output=True)
-
-
 def test_the_app_may_be_an_argument_an_option_a_variable_or_a_setting(place: Place) -> None:
     for arguments in (["head", "bank:app"], ["head", "--app", "bank:app"]):
         assert place.ok("journal", *arguments).out == "0\n"

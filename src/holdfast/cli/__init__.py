@@ -13,27 +13,45 @@ from holdfast.cli.output import redacted, shown
 from holdfast.core.errors import HoldfastError
 
 COMMANDS = {
-    "audit": "holdfast.cli.audit",
-    "demo": "holdfast.cli.demo",
-    "depose": "holdfast.cli.upkeep",
-    "explain": "holdfast.cli.explain",
-    "forward": "holdfast.cli.control",
-    "journal": "holdfast.cli.journal",
-    "migrate": "holdfast.cli.upkeep",
-    "outbox": "holdfast.cli.outbox",
-    "pause": "holdfast.cli.control",
-    "queue": "holdfast.cli.queue",
-    "reset": "holdfast.cli.upkeep",
-    "resume": "holdfast.cli.control",
-    "rewind": "holdfast.cli.control",
-    "run": "holdfast.cli.run",
-    "status": "holdfast.cli.status",
+    "audit": (
+        "holdfast.cli.audit",
+        "Show what people have changed, the latest first: who, when, what and why.",
+    ),
+    "demo": ("holdfast.cli.demo", "Show the product at work, in half a minute."),
+    "depose": (
+        "holdfast.cli.upkeep",
+        "Take a projection from the process that runs it, frozen or not.",
+    ),
+    "explain": (
+        "holdfast.cli.explain",
+        "Say why a projection does not advance, and what to do about it.",
+    ),
+    "forward": (
+        "holdfast.cli.control",
+        "Go on from a later offset of a Kafka partition, past records that are gone.",
+    ),
+    "journal": (
+        "holdfast.cli.journal",
+        "Append to the journal, look into it, export and import it.",
+    ),
+    "migrate": ("holdfast.cli.upkeep", "Create or update holdfast's own tables."),
+    "outbox": (
+        "holdfast.cli.outbox",
+        "Outbox projections: what waits, who works, and in which mode.",
+    ),
+    "pause": ("holdfast.cli.control", "Stop a projection's work until it is resumed."),
+    "queue": ("holdfast.cli.queue", "Look into the queue, and put right what waits there."),
+    "reset": ("holdfast.cli.upkeep", "Clear a projection, to build it again."),
+    "resume": ("holdfast.cli.control", "Let a paused projection go on."),
+    "rewind": ("holdfast.cli.control", "Go back, so that events are applied again."),
+    "run": ("holdfast.cli.run", "Run the projections of an app until SIGTERM or SIGINT."),
+    "status": ("holdfast.cli.status", "Show how far each projection is."),
 }
-"""Each command's module; the command has its name there."""
+"""Each command's module, where it has its name, and what it says of itself first."""
 
 
 class Commands(click.Group):
-    """A group whose commands live in modules of their own."""
+    """A group whose commands live in modules of their own, which its own help does not load."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(COMMANDS)
@@ -41,8 +59,13 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+        module, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(module), cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
 @click.group(

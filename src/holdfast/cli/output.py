@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +29,8 @@ def json_option(function: F) -> F:
 
 def print_json(value: Any) -> None:
     """Prints one JSON document on one line."""
+    import msgspec
+
     click.echo(msgspec.json.encode(value))
 
 

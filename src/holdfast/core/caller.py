@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from inspect import isawaitable
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from asyncio import Runner
 
 Function = Callable[..., Any]
 
@@ -18,7 +20,7 @@ class Caller:
     """Calls functions; coroutines run on an event loop of the runner's own."""
 
     def __init__(self) -> None:
-        self._loop: asyncio.Runner | None = None
+        self._loop: Runner | None = None
 
     def call(self, function: Function, *args: Any) -> Any:
         result = function(*args)
@@ -64,7 +66,10 @@ class Caller:
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         if self._loop is None:
-            self._loop = asyncio.Runner()
+            # Here, as below: it takes long to load, and most have no use for it.
+            from asyncio import Runner
+
+            self._loop = Runner()
         # The context of now, not of the loop's first run: it says which transaction this is.
         return self._loop.run(coroutine, context=copy_context())
 
@@ -74,7 +79,9 @@ async def _awaited(result: Awaitable[Any]) -> Any:
 
 
 async def _within(coroutine: Awaitable[Any], seconds: float, late: TimeoutError) -> Any:
-    limit = asyncio.timeout(max(0.0, seconds))
+    from asyncio import timeout
+
+    limit = timeout(max(0.0, seconds))
     try:
         async with limit:
             return await coroutine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import msgspec
 from holdfast.core.codec import EventTypes
 from holdfast.core.errors import AppendError, ConcurrencyError, StoreConflict
 from holdfast.core.event import Appended, Event, RawEvent, check_stream
+from holdfast.core.threads import in_thread
 from holdfast.sql.database import Database, Row, handled_database
 from holdfast.sql.join import Run, joined, joined_async
 from holdfast.sql.records import Record, Records, documents
@@ -93,12 +93,12 @@ class Journal:
     ) -> Appended:
         """As `append`, for asyncio; also joins psycopg's and SQLAlchemy's async connections."""
         if connection is None:
-            return await asyncio.to_thread(
+            return await in_thread(
                 self.append, stream, events, expected_version=expected_version, metadata=metadata
             )
         records = self._checked(stream, events, expected_version, metadata)
         steps = append_steps(stream, records, expected_version)
-        await asyncio.to_thread(self._check_prepared)
+        await in_thread(self._check_prepared)
         run = joined_async(connection, self._database)
         try:
             name, params = next(steps)

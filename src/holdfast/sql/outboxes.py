@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +13,7 @@ from holdfast.core.definition import JOURNAL, MODES, Mode
 from holdfast.core.errors import AppendError, ConfigError
 from holdfast.core.event import NewEvent, check_stream
 from holdfast.core.queue import OUTSTANDING, QueueItem, QueueSelection, Status
+from holdfast.core.threads import in_thread
 from holdfast.sql.audit import write_audit
 from holdfast.sql.changes import changes
 from holdfast.sql.database import Connection, Database, Row, handled_database, refuse_handlers
@@ -127,11 +127,9 @@ class Outbox:
     ) -> UUID:
         """As `send`, for asyncio; also joins psycopg's and SQLAlchemy's async connections."""
         if connection is None:
-            return await asyncio.to_thread(
-                self.send, topic, payload, key=key, id=id, metadata=metadata
-            )
+            return await in_thread(self.send, topic, payload, key=key, id=id, metadata=metadata)
         message = self._message(topic, payload, key, id, metadata)
-        await asyncio.to_thread(self._check_prepared)
+        await in_thread(self._check_prepared)
         run = joined_async(connection, self._database)
         return _sent(message, await run("send", message))
 
