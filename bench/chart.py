@@ -15,6 +15,7 @@ PANELS = {"catch-up/postgres": "PostgreSQL", "catch-up/sqlite": "SQLite"}
 NAMES = {
     "table": "holdfast, TableProjection",
     "handlers": "holdfast, Projection with SQL handlers",
+    "handlers-pipelined": "holdfast, handlers that don't wait for answers",
     "hand-written": "hand-written loop, 500 per transaction",
     "hand-written-pipeline": "hand-written loop, pipelined",
     "set-based": "set-based SQL, 10,000 per statement",

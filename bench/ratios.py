@@ -42,6 +42,8 @@ RATIOS = (
     Ratio("catch-up/postgres/table", to="catch-up/postgres/set-based-same-flush", bar=0.3),
     Ratio("catch-up/postgres/handlers", to="catch-up/postgres/hand-written", bar=1.0),
     Ratio("catch-up/postgres/handlers", to="catch-up/postgres/hand-written-pipeline"),
+    Ratio("catch-up/postgres/handlers-pipelined", to="catch-up/postgres/hand-written", bar=2.5),
+    Ratio("catch-up/postgres/handlers-pipelined", to="catch-up/postgres/hand-written-pipeline"),
     Ratio("catch-up/sqlite/table", to="catch-up/sqlite/eventsource-py", bar=300.0),
     Ratio("catch-up/sqlite/table", to="catch-up/sqlite/eventsourcing"),
     Ratio("catch-up/sqlite/table", to="catch-up/sqlite/hand-written", bar=2.0),

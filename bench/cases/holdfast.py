@@ -32,6 +32,7 @@ def cases(scale: Scale) -> list[Case]:
         case("table", Database.POSTGRES, events=many, load=load, run=catch_up_table),
         case("table", Database.SQLITE, events=many, load=load, run=catch_up_table),
         case("handlers", Database.POSTGRES, events=few, load=load, run=catch_up_handlers),
+        case("handlers-pipelined", Database.POSTGRES, events=few, load=load, run=catch_up_writing),
         case("handlers", Database.SQLITE, events=many, load=load, run=catch_up_handlers),
     ]
 
@@ -79,6 +80,10 @@ def catch_up_handlers(url: str, *, events: int) -> Sample:
     return catch_up(handlers_app(url), events)
 
 
+def catch_up_writing(url: str, *, events: int) -> Sample:
+    return catch_up(handlers_app(url, waits=False), events)
+
+
 def table_app(url: str, *, delivery: Delivery = "log", source: ForeignSource | None = None) -> App:
     app = App(url)
     add_table(app, "account_balance", delivery=delivery, source=source)
@@ -110,7 +115,8 @@ def add_table(
             row.updated_at = event.recorded_at
 
 
-def handlers_app(url: str, *, delivery: Delivery = "log") -> App:
+def handlers_app(url: str, *, delivery: Delivery = "log", waits: bool = True) -> App:
+    """`waits`: for the answer to each statement."""
     app = App(url)
     insert, update = native(INSERT, url), native(UPDATE, url)
 
@@ -133,7 +139,8 @@ def handlers_app(url: str, *, delivery: Delivery = "log") -> App:
         def send(self, statement: str, event: Event[Any], amount: int, tx: Tx) -> None:
             # As text, which both databases take.
             at = event.recorded_at.isoformat()
-            tx.execute(statement, (amount, event.version, at, event.stream))
+            run = tx.execute if waits else tx.write
+            run(statement, (amount, event.version, at, event.stream))
 
     return app
 
