@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TextIO
 
@@ -114,10 +116,13 @@ def _measure(cases: Sequence[Case], rounds: int, console: Console) -> Samples:
         def show(step: Step) -> None:
             progress.update(task, description=step.case.name)
 
-        for step, sample in measure(cases, rounds, starting=show):
+        started = time.monotonic()
+        for taken, (step, sample) in enumerate(measure(cases, rounds, starting=show), start=1):
             samples[step.case.name].append(sample)
+            elapsed = timedelta(seconds=round(time.monotonic() - started))
             progress.console.print(
-                f"round {step.round}/{rounds}  {step.case.name:40} {report.summary(sample)}",
+                f"{elapsed}  {taken:3}/{len(cases) * rounds}"
+                f"  {step.case.name:38} {report.summary(sample)}",
                 highlight=False,
                 soft_wrap=True,
             )
