@@ -30,7 +30,7 @@ from holdfast.core.policy import (
     Skip,
 )
 from holdfast.core.poll import Poll
-from holdfast.core.projection import DELETE, Projection, TableProjection, Tx, on
+from holdfast.core.projection import DELETE, Projection, SqlProjection, TableProjection, Tx, on
 from holdfast.core.queue import (
     Attempt,
     AuditRow,
@@ -91,6 +91,7 @@ __all__ = [
     "Running",
     "SchemaError",
     "Skip",
+    "SqlProjection",
     "StoreConflict",
     "StoreUnavailable",
     "TableProjection",

@@ -297,7 +297,7 @@ class App:
         self._refuse_handlers("be run")
         if not self._catalog.names:
             raise ConfigError("the app has no projections; register one with @app.projection")
-        self.events.check()
+        self._catalog.check(self.events)
         # A database that is away is the runners' affair: they try again as their Poll says.
         with suppress(StoreUnavailable):
             self._prepare()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from holdfast.core.codec import EventTypes
 from holdfast.core.definition import MESSAGES, MODES, Definition, Mode, Outbox
 from holdfast.core.errors import ConfigError
+from holdfast.core.sets import check_versions
 
 
 class Catalog:
@@ -38,6 +40,13 @@ class Catalog:
                 )
         self._definitions[definition.name] = definition
         self._classes[cls] = definition.name
+
+    def check(self, types: EventTypes) -> None:
+        """Raises ConfigError if event types and projections don't go together."""
+        types.check()
+        for definition in self:
+            if definition.sets is not None:
+                check_versions(definition.sets, f"projection {definition.name!r}", types)
 
     def find(self, projection: str | type) -> Definition:
         """A projection or a sink, by its name or its class."""

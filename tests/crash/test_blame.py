@@ -179,7 +179,7 @@ def test_a_database_that_stays_away_ends_the_runner(server: PostgresServer) -> N
         with app.running() as running:
             await_arrival(url)
             server.kill()
-            wait_until(lambda: len(running.faulted) == 2, 60, "both to give up")
+            wait_until(lambda: len(running.faulted) == len(PROJECTIONS), 60, "all to give up")
         for name in PROJECTIONS:
             assert len(failures(signals, name)) == 3
             delays = [failed.retry_seconds for failed in failures(signals, name)]
@@ -187,7 +187,7 @@ def test_a_database_that_stays_away_ends_the_runner(server: PostgresServer) -> N
         server.start()
         check_rows(url, complete=True)
         faults = [signal.fault for signal in signals if isinstance(signal, Faulted)]
-        assert [fault.position for fault in faults] == [None, None]
+        assert [fault.position for fault in faults] == [None] * len(PROJECTIONS)
     with build_app(url) as app:
         app.journal.append("account-1", [Moved(1)] * 10)
         app.catch_up(timeout_seconds=60)

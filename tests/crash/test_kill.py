@@ -12,7 +12,13 @@ from holdfast import App
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_appender import Appender
-from tests.support.worker_checks import await_arrival, await_progress, check_rows, read_progress
+from tests.support.worker_checks import (
+    PROJECTIONS,
+    await_arrival,
+    await_progress,
+    check_rows,
+    read_progress,
+)
 from tests.support.worker_gate import at_commit, waiting_for_lock
 from tests.support.worker_lease import lose_leases
 from tests.support.worker_process import WorkerProcess
@@ -80,14 +86,18 @@ def test_worker_lost_while_its_commit_is_on_the_way(postgres_url: str, outcome: 
 
         with WorkerProcess(postgres_url) as lost:
             wait_until(
-                lambda: len(waiting_for_lock(gate)) == 2, 30, f"both commits to wait: {lost!r}"
+                lambda: len(waiting_for_lock(gate)) == len(PROJECTIONS),
+                30,
+                f"all commits to wait: {lost!r}",
             )
             committing = waiting_for_lock(gate)
             lost.freeze()
             assert lose_leases(postgres_url) == 1
             with WorkerProcess(postgres_url) as successor:
                 wait_until(
-                    lambda: len(waiting_for_lock(gate)) == 4, 30, f"it to take over: {successor!r}"
+                    lambda: len(waiting_for_lock(gate)) == 2 * len(PROJECTIONS),
+                    30,
+                    f"it to take over: {successor!r}",
                 )
                 if outcome == "rolled back":
                     for pid in committing:

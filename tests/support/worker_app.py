@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from holdfast import App, Event, Poll, Projection, TableProjection, Tx, on
+from holdfast import App, Event, Poll, Projection, SqlProjection, TableProjection, Tx, on
 
 
 @dataclass
@@ -106,6 +106,24 @@ def build_app(
             increment = f"UPDATE ledger_count SET n = n + 1 WHERE stream = {mark}"
             if not tx.execute(increment, (event.stream,)):
                 tx.execute(f"INSERT INTO ledger_count VALUES ({mark}, 1)", (event.stream,))
+
+    @app.projection(poll=poll)
+    class Tally(SqlProjection):
+        """A line an event, and a sum per account, written by the database itself."""
+
+        tables: ClassVar = {
+            "tally": f"CREATE TABLE tally (entry {entry}, position bigint, stream text)",
+            "tally_sum": "CREATE TABLE tally_sum (stream text PRIMARY KEY, n bigint, amount int8)",
+        }
+        events = (Moved,)
+        sql = (
+            "INSERT INTO tally (position, stream)"
+            " SELECT position, stream FROM batch ORDER BY position",
+            "INSERT INTO tally_sum AS kept"
+            " SELECT stream, count(*), sum(amount) FROM batch WHERE true GROUP BY stream"
+            " ON CONFLICT (stream) DO UPDATE"
+            " SET n = kept.n + excluded.n, amount = kept.amount + excluded.amount",
+        )
 
     return app
 

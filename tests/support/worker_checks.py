@@ -29,7 +29,7 @@ class Checked:
     epochs: dict[str, int]
 
 
-PROJECTIONS = ("ledger", "totals")
+PROJECTIONS = ("ledger", "tally", "totals")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +61,18 @@ def read_progress(url: str) -> Progress:
 
 
 def await_progress(url: str) -> None:
-    """Returns when both projections have moved on from where they are."""
+    """Returns when all projections have moved on from where they are."""
     before = read_progress(url).positions
 
     def moved_on() -> bool:
         now = read_progress(url).positions
         return all(now.get(name, 0) > before.get(name, 0) for name in PROJECTIONS)
 
-    wait_until(moved_on, 60, f"both projections to move on from {before}")
+    wait_until(moved_on, 60, f"all projections to move on from {before}")
 
 
 def await_arrival(url: str, timeout_seconds: float = 60.0) -> None:
-    """Returns when both projections are at the head of the journal."""
+    """Returns when all projections are at the head of the journal."""
     what = f"arrival, from {read_progress(url)}"
     wait_until(lambda: read_progress(url).backlog == 0, timeout_seconds, what)
 
@@ -102,7 +102,7 @@ def _check(query: Query, *, complete: bool) -> Checked:
         assert processed == len(seen), f"{name} at {position} counts {processed}, not {len(seen)}"
         if complete:
             assert position == events[-1][0], f"{name} is at {position}, not at {events[-1][0]}"
-        {"totals": _check_totals, "ledger": _check_ledger}[name](query, seen)
+        CHECKS[name](query, seen)
     return Checked(
         events=len(events),
         positions={name: checkpoint[0] for name, checkpoint in checkpoints.items()},
@@ -136,6 +136,22 @@ def _check_ledger(query: Query, seen: Sequence[tuple[int, str, int, int]]) -> No
     assert lines == [event[:3] for event in seen]
     counts: dict[str, int] = dict(query("SELECT stream, n FROM ledger_count"))
     assert counts == dict(Counter(event[1] for event in seen))
+
+
+def _check_tally(query: Query, seen: Sequence[tuple[int, str, int, int]]) -> None:
+    if not seen and not _exists(query, "tally"):
+        return
+    lines = query("SELECT position, stream FROM tally ORDER BY entry")
+    assert lines == [event[:2] for event in seen]
+    expected: dict[str, tuple[int, int]] = {}
+    for _, stream, _, amount in seen:
+        count, total = expected.get(stream, (0, 0))
+        expected[stream] = count + 1, total + amount
+    rows = query("SELECT stream, n, amount FROM tally_sum")
+    assert {row[0]: (row[1], int(row[2])) for row in rows} == expected
+
+
+CHECKS = {"totals": _check_totals, "ledger": _check_ledger, "tally": _check_tally}
 
 
 def _exists(query: Query, table: str) -> bool:

@@ -199,6 +199,10 @@ class EventTypes:
             recorded_at=raw.recorded_at,
         )
 
+    def upcast_types(self) -> set[str]:
+        """Types of which payloads of older versions may be stored."""
+        return {e.name for e in self._by_name.values() if e.version > 1 or e.upcasters}
+
     def check(self) -> None:
         """Raises ConfigError if a chain of upcasters has a gap."""
         for entry in self._by_name.values():

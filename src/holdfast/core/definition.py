@@ -21,10 +21,12 @@ from holdfast.core.projection import (
     Handler,
     Projection,
     Publisher,
+    SqlProjection,
     TableProjection,
     marks_of,
 )
 from holdfast.core.queue import UNKNOWN, unknown_lane
+from holdfast.core.sets import SetSpec, set_spec
 from holdfast.core.table import (
     CHANGES_COLUMN,
     POSITION_COLUMN,
@@ -77,6 +79,7 @@ class Definition:
     outbox: Outbox | None = None
     feed: str = JOURNAL
     intake: Intake | None = None
+    sets: SetSpec | None = None
 
     def policy_of(self, event_type: str) -> Policy:
         """The policy for an event type."""
@@ -190,7 +193,13 @@ def compile_projection(
         instance = cls()
     except TypeError as error:
         raise ConfigError(f"{where}: {cls.__qualname__}() failed: {error}") from error
-    handlers, catch_all = _handlers(instance, where, types)
+    sets = set_spec(instance, where, types) if isinstance(instance, SqlProjection) else None
+    if sets is not None and (strict or intake is not None):
+        raise ConfigError(
+            f"{where}: a SqlProjection takes the types in `events` from the journal; leave out "
+            "strict= and source="
+        )
+    handlers, catch_all = _handlers(instance, where, types, sets)
     if policy is None and intake is not None:
         policy = Policy.classify(otherwise=Park())
     elif policy is None:
@@ -212,6 +221,7 @@ def compile_projection(
         outbox=outbox,
         feed=feed,
         intake=intake,
+        sets=sets,
     )
     if feed == MESSAGES and definition.table is not None:
         raise ConfigError(f"{where}: a sink takes messages one by one; derive it from Projection")
@@ -260,7 +270,10 @@ def snake_case(name: str) -> str:
 
 
 def _handlers(
-    instance: Projection | TableProjection[Any], where: str, types: EventTypes
+    instance: Projection | TableProjection[Any],
+    where: str,
+    types: EventTypes,
+    sets: SetSpec | None,
 ) -> tuple[dict[str, Handler], Handler | None]:
     found: dict[str, Handler] = {}
     for attribute in dir(type(instance)):
@@ -274,9 +287,18 @@ def _handlers(
             if type_name in found:
                 raise ConfigError(f"{where} has two handlers for event type {type_name!r}")
             found[type_name] = getattr(instance, attribute)
+    if sets is not None:
+        if found:
+            raise ConfigError(f"{where}: a SqlProjection has no handlers; derive from Projection")
+        # Statements take the place of handlers, on the connection of each runner.
+        found = dict.fromkeys(sets.types or (CATCH_ALL,), _not_called)
     if not found:
         raise ConfigError(f"{where} has no handlers; mark its methods with @on(…)")
     return found, found.pop(CATCH_ALL, None)
+
+
+def _not_called(*_: object) -> None:
+    raise AssertionError("a SqlProjection has statements")
 
 
 def _handler_marks(

@@ -12,7 +12,9 @@ from holdfast.core.errors import Fenced, HoldfastError
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Lease, Revised, Session, Source
 from holdfast.core.queue import UNKNOWN
-from holdfast.core.reading import Reader
+from holdfast.core.reading import Read, Reader
+from holdfast.core.set_apply import SET_EVENTS, SetApplier
+from holdfast.core.set_engine import SetEngine
 from holdfast.core.signals import Committed, Paused, Resumed
 from holdfast.core.stint import Stint, read_lanes
 from holdfast.core.suspicion import SINGLE_EVENTS, Suspicion, solitude
@@ -44,6 +46,14 @@ class Follower:
         self._stop = stop
         self._reader = Reader(source, stop.is_set)
         self._applier, self._drainer = Applier(stint), Drainer(stint)
+        self._sets: SetApplier | None = None
+        if isinstance(stint.engine, SetEngine):
+            self._sets = SetApplier(
+                stint,
+                stint.engine.sets,
+                read_one=lambda after: source.read(after, 1).events[0],
+                apply_alone=lambda event: self._applier.apply([event]),
+            )
 
     def follow(self, until: int | None) -> bool:
         """Applies what there is, and what comes; returns when asked to stop.
@@ -60,13 +70,12 @@ class Follower:
                     self._sit_out(str(stint.checkpoint.paused_by), may_wait=until is None)
                     continue
                 self._drain()
-                read = self._reader.read(stint.checkpoint.position)
-                if read.events:
-                    self._apply(read.events)
-                elif read.through > stint.checkpoint.position:
-                    self._applier.pass_to(read.through)
-                    stint.emit(Committed(*stint.names, read.through, 0, 0.0))
+                before = stint.checkpoint.position
+                if self._sets is not None and self._goes_by_sets():
+                    read = self._apply_set(self._sets)
                 else:
+                    read = self._apply_read()
+                if stint.checkpoint.position == before:
                     stint.session.check_epoch(stint.checkpoint)
             except Revised:
                 self._revise()
@@ -77,7 +86,7 @@ class Follower:
             if read.at_head:
                 if not read.held:
                     self._suspicion.at_head()
-                self._wait(is_busy=bool(read.events) or read.held)
+                self._wait(is_busy=stint.checkpoint.position > before or read.held)
         return False
 
     def _sit_out(self, by: str, *, may_wait: bool) -> None:
@@ -126,10 +135,38 @@ class Follower:
                 if not drained or self._stop.is_set():
                     break
 
-    def _apply(self, events: Sequence[RawEvent]) -> None:
+    def _apply_read(self) -> Read:
+        """Reads what comes next, and applies it."""
         stint = self._stint
-        started, before = stint.clock.monotonic(), stint.checkpoint
-        try:
+        read = self._reader.read(stint.checkpoint.position)
+        if read.events:
+            self._apply(read.events)
+        elif read.through > stint.checkpoint.position:
+            self._applier.pass_to(read.through)
+            stint.emit(Committed(*stint.names, read.through, 0, 0.0))
+        return read
+
+    def _goes_by_sets(self) -> bool:
+        """Whether nothing is known of any event that comes."""
+        stint = self._stint
+        return not (
+            self._suspicion.goes_singly
+            or self._suspicion.suspect is not None
+            or self._suspicion.blamed
+            or stint.judge.has_records
+            or any(position > stint.checkpoint.position for position in stint.lanes.resolved)
+        )
+
+    def _apply_set(self, sets: SetApplier) -> Read:
+        """Lets the database apply what comes next."""
+        extent = sets.next()
+        with self._told(), solitude.shared():
+            sets.apply(extent)
+        at_head = extent.held or extent.events < SET_EVENTS
+        return Read([], at_head=at_head, held=extent.held)
+
+    def _apply(self, events: Sequence[RawEvent]) -> None:
+        with self._told():
             for part in self._suspicion.parts(events):
                 if self._stop.is_set():
                     break
@@ -141,8 +178,15 @@ class Follower:
                     with solitude.shared():
                         self._applier.apply(part)
             self._suspicion.passed()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Tells what was committed, also of what precedes an event that stops it."""
+        stint = self._stint
+        started, before = stint.clock.monotonic(), stint.checkpoint
+        try:
+            yield
         finally:
-            # What precedes an event that stops it is in.
             position, seconds = stint.checkpoint.position, stint.clock.monotonic() - started
             if position != before.position:
                 applied = stint.checkpoint.events_processed - before.events_processed

@@ -15,6 +15,7 @@ from holdfast.core.event import RawEvent
 from holdfast.core.intake import Letter
 from holdfast.core.projection import Tx
 from holdfast.core.queue import Entry, Lane, Setback, Waiting
+from holdfast.core.sets import Sets, SetSpec
 from holdfast.core.table import Key, TableSpec
 
 State = Literal["running", "stopped", "faulted"]
@@ -316,6 +317,9 @@ class Session(Protocol):
 
     def record_fault(self, checkpoint: Checkpoint, fault: Fault) -> None:
         """Marks the projection faulted, durably, unless another runner has taken over."""
+
+    def sets(self, spec: SetSpec) -> Sets:
+        """A SqlProjection's statements on this session."""
 
     def load_rows(
         self, table: TableSpec, keys: Sequence[Key]

@@ -108,6 +108,28 @@ class Publisher(Projection):
         raise NotImplementedError
 
 
+class SqlProjection(Projection):
+    """A read model that the database keeps by itself: no event moves through Python.
+
+    `sql` is one statement, or several, that each read the relation `batch`: the events of these
+    types that come next, with the journal's columns (`position`, `stream`, `version`, `id`, `type`,
+    `data`, `metadata`, `recorded_at`) and one for each field of the event classes in `events`, of
+    the field's own type. A field whose name is one of the journal's has `data_` before it. Fields
+    of types that are listed by name are read with the database's JSON operators; so are those that
+    two classes declare differently, which have no column.
+
+    All statements of a batch, and the checkpoint, are one transaction. A batch has one event or
+    many thousands, and the rows must not depend on where one ends. When the database refuses one,
+    the event that is to blame is found by halving, and goes to the policy alone; batches leave out
+    the events of its stream then, which wait behind it.
+    """
+
+    events: ClassVar[tuple[type | str, ...]] = ()
+    """The event classes or type names that `batch` has; `("*",)` for all."""
+
+    sql: ClassVar[str | tuple[str, ...]] = ""
+
+
 class TableProjection(Generic[R]):
     """Folds events into the rows of one table.
 

@@ -21,6 +21,7 @@ from holdfast.core.ports import Clock, Session
 from holdfast.core.projection import Publisher
 from holdfast.core.publishing import PublishingEngine
 from holdfast.core.queue import Setback, Waiting, text_of
+from holdfast.core.set_engine import SetEngine
 from holdfast.core.signals import CallbackFailed, Recovered, Signal
 
 
@@ -161,6 +162,8 @@ def _engine_of(
     table = definition.table
     if table is not None:
         return TableEngine(definition, types, session, caller, table)
+    if definition.sets is not None:
+        return SetEngine(definition, definition.sets, session, caller)
     handlers = HandlerEngine(definition, types, session, caller)
     if isinstance(definition.instance, Publisher):
         return PublishingEngine(definition.instance, session, handlers)

@@ -18,6 +18,7 @@ from holdfast.core.ports import (
     TransactionEnded,
 )
 from holdfast.core.projection import Tx
+from holdfast.core.sets import Extent
 from holdfast.core.signals import Bell
 from holdfast.core.table import Column, Key, TableSpec
 
@@ -45,6 +46,9 @@ class Connection(Protocol):
 
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
         """Runs a named statement and returns its rows."""
+
+    def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
+        """Runs one statement that is written for this database, with named parameters."""
 
     def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
         """Runs a named statement once for each set of parameters."""
@@ -116,6 +120,12 @@ class Database(Protocol):
 
     def settled(self, connection: Any, after: int, limit: int) -> Chunk:
         """Events after a position, as far as nothing smaller can appear later."""
+
+    def extent(self, connection: Any, after: int, limit: int) -> Extent:
+        """How far the next events go, as far as nothing smaller can appear later."""
+
+    def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Named parameters as the driver takes them."""
 
     def settled_end(self, connection: Any) -> int:
         """A position that nothing smaller can appear behind any more."""

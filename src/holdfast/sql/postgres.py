@@ -7,17 +7,20 @@ holds all its leases and listens for wake-ups (`postgres_leases.py`).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 from weakref import WeakSet
 
 from holdfast.core.errors import ConfigError, HoldfastError, StoreConflict, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Chunk, Lease
+from holdfast.core.sets import Extent
 from holdfast.core.signals import Bell
 from holdfast.core.table import Column
-from holdfast.sql import forks
+from holdfast.sql import extents, forks
 from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.postgres_types import TYPES
 from holdfast.sql.settled import settled_rows
 from holdfast.sql.url import PostgresUrl
 
@@ -25,7 +28,7 @@ try:
     import psycopg
 
     from holdfast.sql.postgres_arrays import Packed, PackedDumper
-    from holdfast.sql.postgres_connection import TYPES, PostgresConnection
+    from holdfast.sql.postgres_connection import PostgresConnection
     from holdfast.sql.postgres_leases import Keeper, Notifier
     from holdfast.sql.postgres_pool import Pool
 except ImportError as missing:  # pragma: no cover
@@ -124,6 +127,12 @@ class PostgresDatabase:
             bound=lambda: connection.run("in_flight")[0][0],
         )
         return Chunk(self.raw_events(rows), held)
+
+    def extent(self, connection: PostgresConnection, after: int, limit: int) -> Extent:
+        return extents.next_settled(connection, after, limit)
+
+    def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return params
 
     def settled_end(self, connection: PostgresConnection) -> int:
         drawn = int(connection.run("last_drawn")[0][0])

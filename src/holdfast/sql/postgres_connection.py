@@ -17,6 +17,7 @@ from holdfast.core.table import Column, Key, TableSpec
 from holdfast.sql.database import Row, quote, transaction_ended
 from holdfast.sql.postgres_arrays import packed
 from holdfast.sql.postgres_tx import PostgresTx
+from holdfast.sql.postgres_types import TYPES
 from holdfast.sql.queries import pyformat, query
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class PostgresConnection:
                 params or {},
                 binary=True,
             )
+            return cursor.fetchall() if cursor.description else []
+
+    def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
+        with self._translated():
+            cursor = self.raw.execute(sql, params, binary=True)
             return cursor.fetchall() if cursor.description else []
 
     def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
@@ -188,20 +194,6 @@ class PostgresConnection:
             if (unavailable := self._database.unavailable(error)) is None:
                 raise
             raise unavailable from error
-
-
-TYPES = {
-    "str": "text",
-    "int": "bigint",
-    "float": "double precision",
-    "bool": "boolean",
-    "Decimal": "numeric",
-    "date": "date",
-    "datetime": "timestamptz",
-    "UUID": "uuid",
-    "bytes": "bytea",
-    "JSON": "jsonb",
-}
 
 
 def _name(name: str) -> str:

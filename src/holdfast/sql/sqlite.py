@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 from weakref import WeakSet
 
@@ -20,14 +21,16 @@ import msgspec
 from holdfast.core.errors import ConfigError, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Chunk, Lease
+from holdfast.core.sets import Extent
 from holdfast.core.signals import Bell
 from holdfast.core.table import Column
+from holdfast.sql import extents
 from holdfast.sql.database import Row, causes, quote
 from holdfast.sql.forks import at_fork, calls, graveyard
 from holdfast.sql.sqlite_connection import BUSY_SECONDS, SqliteConnection, is_closed
 from holdfast.sql.sqlite_leases import FileLeases, LocalLeases, Watcher
 from holdfast.sql.sqlite_locks import Turnstile, switch_to_wal, writing_process
-from holdfast.sql.sqlite_values import TYPES, encode, literal
+from holdfast.sql.sqlite_values import TYPES, encode, literal, plain
 from holdfast.sql.turns import Turns
 
 OLDEST_SQLITE = (3, 35, 0)
@@ -122,6 +125,12 @@ class SqliteDatabase:
         # One writer: positions become visible in order.
         rows = connection.run("read", {"after": after, "limit": limit})
         return Chunk(self.raw_events(rows))
+
+    def extent(self, connection: SqliteConnection, after: int, limit: int) -> Extent:
+        return extents.next_events(connection, after, limit)
+
+    def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return plain(params)
 
     def settled_end(self, connection: SqliteConnection) -> int:
         return int(connection.run("head")[0][0])

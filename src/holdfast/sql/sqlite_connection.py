@@ -61,6 +61,10 @@ class SqliteConnection:
         with self._translated():
             return self.raw.execute(query(name, "sqlite"), plain(params or {})).fetchall()
 
+    def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
+        with self._translated():
+            return self.raw.execute(sql, plain(params)).fetchall()
+
     def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
         with self._translated():
             self.raw.executemany(query(name, "sqlite"), map(plain, params))

@@ -28,11 +28,13 @@ from holdfast.core.queue import (
     Waiting,
     clean,
 )
+from holdfast.core.sets import SetSpec
 from holdfast.core.table import Key, TableSpec
 from holdfast.sql.checkpoints import changed, fenced, of
 from holdfast.sql.database import Connection, Database, Row, handled_database
 from holdfast.sql.lanes import is_ours
 from holdfast.sql.looks import Look
+from holdfast.sql.sets import SqlSets
 from holdfast.sql.tables import prepare_tables
 from holdfast.sql.values import as_json, moment
 from holdfast.sql.work import SqlWork
@@ -241,6 +243,9 @@ class SqlSession:
                     "needs_reset": fault.needs_reset,
                 },
             )
+
+    def sets(self, spec: SetSpec) -> SqlSets:
+        return SqlSets(self.database, self.connection, spec)
 
     def load_rows(
         self, table: TableSpec, keys: Sequence[Key]

@@ -27,6 +27,7 @@ from holdfast.testing.contracts.leases import LeaseContract  # noqa: E402
 from holdfast.testing.contracts.messages import MessageContract  # noqa: E402
 from holdfast.testing.contracts.outbox import OutboxContract  # noqa: E402
 from holdfast.testing.contracts.running import RunningContract  # noqa: E402
+from holdfast.testing.contracts.sets import SetContract  # noqa: E402
 from holdfast.testing.contracts.sharing import SharingContract  # noqa: E402
 from holdfast.testing.contracts.source import SourceContract  # noqa: E402
 from holdfast.testing.contracts.store import StoreContract  # noqa: E402
@@ -42,6 +43,7 @@ __all__ = [
     "MessageContract",
     "OutboxContract",
     "RunningContract",
+    "SetContract",
     "SharingContract",
     "SourceContract",
     "StoreContract",

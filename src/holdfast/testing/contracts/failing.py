@@ -15,7 +15,7 @@ from holdfast.core.event import Event
 from holdfast.core.policy import (
     Policy,
 )
-from holdfast.core.projection import Projection, TableProjection, Tx, on
+from holdfast.core.projection import Projection, SqlProjection, TableProjection, Tx, on
 from holdfast.core.queue import QueueItem, QueueSelection
 from holdfast.core.signals import (
     Signal,
@@ -23,6 +23,7 @@ from holdfast.core.signals import (
 from holdfast.testing.contracts.samples import (
     WAIT_SECONDS,
     Counted,
+    execute,
     fetch,
 )
 
@@ -43,10 +44,22 @@ class Poison:
     """What handlers fail at, and what the app has said about it."""
 
     def __init__(self, app: App) -> None:
-        self.bad: set[int] = set()
+        self._bad: set[int] = set()
+        self.write: Callable[[set[int]], None] = lambda _: None
+        """Tells it to statements, which can't see `bad`."""
         self.signals: list[Signal] = []
         self.changed = threading.Condition()
         app.listen(self._hear)
+
+    @property
+    def bad(self) -> set[int]:
+        """The numbers that fail."""
+        return self._bad
+
+    @bad.setter
+    def bad(self, numbers: set[int]) -> None:
+        self._bad = numbers
+        self.write(numbers)
 
     def check(self, n: int) -> None:
         if n in self.bad:
@@ -67,6 +80,23 @@ class Poison:
             self.changed.notify_all()
 
 
+IN_PYTHON = pytest.mark.parametrize("register", ["table", "handler"], indirect=True)
+"""For what statements can't do."""
+
+REFUSING = """
+INSERT INTO sums (stream, seen)
+SELECT CASE WHEN n NOT IN (SELECT bad.n FROM bad) THEN stream END, ' ' || n
+FROM batch ORDER BY position
+"""
+"""Refuses numbers that are bad, because a stream is NOT NULL."""
+
+
+def _write_bad(app: App, numbers: set[int]) -> None:
+    execute(app, "DELETE FROM bad")
+    for n in numbers:
+        execute(app, f"INSERT INTO bad VALUES ({n})")
+
+
 class FailingSums:
     """A projection `sums` that fails at what a test names.
 
@@ -79,7 +109,7 @@ class FailingSums:
     def poison(self, app: App) -> Poison:
         return Poison(app)
 
-    @pytest.fixture(params=["table", "handler"])
+    @pytest.fixture(params=["table", "handler", "sql"])
     def register(
         self, app: App, poison: Poison, request: pytest.FixtureRequest
     ) -> Callable[..., None]:
@@ -95,6 +125,19 @@ class FailingSums:
                     def counted(self, row: Sum, event: Event[Counted]) -> None:
                         row.seen += f" {event.data.n}"
                         poison.check(event.data.n)
+            elif request.param == "sql":
+                poison.write = lambda numbers: _write_bad(app, numbers)
+                app.migrate()
+                execute(app, "CREATE TABLE IF NOT EXISTS bad (n bigint)")
+                poison.bad = poison.bad
+
+                @app.projection(name="sums", policy=policy)
+                class BySets(SqlProjection):
+                    tables: ClassVar = {
+                        "sums": "CREATE TABLE sums (stream text NOT NULL, seen text)"
+                    }
+                    events = (Counted,)
+                    sql = REFUSING
             else:
 
                 @app.projection(name="sums", policy=policy)
