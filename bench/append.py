@@ -1,4 +1,4 @@
-"""Appending: eight writers at once, on PostgreSQL.
+"""Appending: many writers at once, on PostgreSQL.
 
 Whatever is Python runs in a process per writer: threads would share one interpreter lock. What
 the clients burn themselves is in each sample's `cpu_seconds`.
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from threading import Barrier, BrokenBarrierError
 from typing import Any, Protocol
@@ -19,7 +20,6 @@ from uuid import UUID, uuid4
 from bench.case import Case, Database, Sample, Scale, Stopwatch, WrongResult
 from bench.connection import connect
 
-WRITER_COUNT = 8
 EVENTS_PER_STREAM = 20
 CONNECT_SECONDS = 60
 BATCHES = (1, 10)
@@ -33,10 +33,19 @@ PAYLOAD: dict[str, Any] = {
 }
 
 
-class Run(Protocol):
-    """Has the writers append `batch` events at a time, for so many seconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """How many append at once, how many events at a time, and for how long."""
 
-    def __call__(self, url: str, *, batch: int, seconds: float) -> Sample: ...
+    writers: int
+    batch: int
+    seconds: float
+
+
+class Run(Protocol):
+    """Has the writers append."""
+
+    def __call__(self, url: str, *, writing: Writing) -> Sample: ...
 
 
 def cases(
@@ -49,7 +58,12 @@ def cases(
             database=Database.POSTGRES,
             loaded_events=0,
             load=load,
-            run=partial(run, batch=batch, seconds=scale.append_seconds),
+            run=partial(
+                run,
+                writing=Writing(
+                    writers=scale.append_writers, batch=batch, seconds=scale.append_seconds
+                ),
+            ),
             check=partial(_check, table=table),
         )
         for batch in BATCHES
@@ -59,10 +73,10 @@ def cases(
 class Turns:
     """The appends of one writer, until its time is up."""
 
-    def __init__(self, barrier: Barrier, *, batch: int, seconds: float) -> None:
+    def __init__(self, barrier: Barrier, writing: Writing) -> None:
         self._barrier = barrier
-        self._seconds = seconds
-        self.batch = batch
+        self._seconds = writing.seconds
+        self.batch = writing.batch
 
     def __iter__(self) -> Iterator[tuple[UUID, int]]:
         """Each append's stream, and the version that the stream has before it.
@@ -96,12 +110,12 @@ Write = Callable[[str, Turns], None]
 """Connects to the URL, then appends `turns.batch` events for every turn."""
 
 
-def write_together(url: str, *, write: Write, batch: int, seconds: float) -> Sample:
+def write_together(url: str, *, write: Write, writing: Writing) -> Sample:
     """Runs `write` in every writer's process at the same time."""
     context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(WRITER_COUNT, context) as pool:
-        turns = Turns(manager.Barrier(WRITER_COUNT), batch=batch, seconds=seconds)
-        samples = _results([pool.submit(_write, url, write, turns) for _ in range(WRITER_COUNT)])
+    with context.Manager() as manager, ProcessPoolExecutor(writing.writers, context) as pool:
+        turns = Turns(manager.Barrier(writing.writers), writing)
+        samples = _results([pool.submit(_write, url, write, turns) for _ in range(writing.writers)])
     return Sample(
         events=sum(sample.events for sample in samples),
         seconds=max(sample.seconds for sample in samples),

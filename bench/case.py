@@ -75,6 +75,7 @@ class Scale:
     statement_events: int
     """For cases on PostgreSQL that send each event's statement on its own."""
     peer_events: int
+    append_writers: int
     append_seconds: float
     slow_events: int
     """For each process whose handlers are slow."""
@@ -93,6 +94,7 @@ FULL = Scale(
     events=200_000,
     statement_events=20_000,
     peer_events=2_500,
+    append_writers=8,
     append_seconds=2.0,
     slow_events=160,
     claim_rows=1_000_000,
@@ -105,6 +107,7 @@ QUICK = Scale(
     events=20_000,
     statement_events=2_000,
     peer_events=300,
+    append_writers=2,
     append_seconds=1.0,
     slow_events=40,
     claim_rows=20_000,

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 
 from bench import append, journal, pgbench
-from bench.append import EVENTS_PER_STREAM, PAYLOAD, WRITER_COUNT, Turns
+from bench.append import EVENTS_PER_STREAM, PAYLOAD, Turns, Writing
 from bench.case import Case, Sample, Scale
 from bench.cases.holdfast import FundsCredited
 from holdfast import App
@@ -58,26 +58,24 @@ def _cases(name: str, scale: Scale, *, function: str, table: str) -> list[Case]:
     return append.cases(name, scale, run=run, load=load_with_baselines, table=table)
 
 
-def append_to_journal(url: str, *, batch: int, seconds: float) -> Sample:
+def append_to_journal(url: str, *, writing: Writing) -> Sample:
     """`journal.append`, the way a user's code goes."""
-    return append.write_together(url, write=_write_to_journal, batch=batch, seconds=seconds)
+    return append.write_together(url, write=_write_to_journal, writing=writing)
 
 
-def append_by_statement(
-    url: str, *, program: Path, function: str, batch: int, seconds: float
-) -> Sample:
+def append_by_statement(url: str, *, program: Path, function: str, writing: Writing) -> Sample:
     """holdfast's own append statement, with the function named instead of its own."""
     statement = APPEND.replace("holdfast_append", function).replace(":events", EVENTS)
-    lines = [rf"\set batch {batch}", r"\set check_ids false"]
+    lines = [rf"\set batch {writing.batch}", r"\set check_ids false"]
     lines += [r"\set stream random(1, 9223372036854775806)"]
-    for version in range(0, EVENTS_PER_STREAM, batch):
+    for version in range(0, EVENTS_PER_STREAM, writing.batch):
         lines += [rf"\set expected {version}", f"{statement};"]
     return pgbench.run(
         program,
         url,
         "\n".join(lines),
-        clients=WRITER_COUNT,
-        seconds=seconds,
+        clients=writing.writers,
+        seconds=writing.seconds,
         events_per_script=EVENTS_PER_STREAM,
     )
 

@@ -37,7 +37,7 @@ from sqlalchemy.ext.asyncio import (
 )
 
 from bench import append, workload
-from bench.append import PAYLOAD, Turns
+from bench.append import PAYLOAD, Turns, Writing
 from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.catch_up import case, table
 from bench.connection import is_sqlite, sqlite_path
@@ -163,9 +163,9 @@ async def _catch_up(url: str, events: int) -> Sample:
     return sample
 
 
-def append_together(url: str, *, batch: int, seconds: float) -> Sample:
+def append_together(url: str, *, writing: Writing) -> Sample:
     """`PostgreSQLEventStore.append`."""
-    return append.write_together(url, write=_write, batch=batch, seconds=seconds)
+    return append.write_together(url, write=_write, writing=writing)
 
 
 def _write(url: str, turns: Turns) -> None:

@@ -23,7 +23,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import SQL
 
 from bench import append, workload
-from bench.append import PAYLOAD, Turns
+from bench.append import PAYLOAD, Turns, Writing
 from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.catch_up import POSTGRES_TABLE, SQLITE_TABLE, case
 from bench.connection import is_sqlite, sqlite_path
@@ -166,9 +166,9 @@ def catch_up_sqlite(url: str, *, events: int) -> Sample:
         return watch.sample(events)
 
 
-def append_together(url: str, *, batch: int, seconds: float) -> Sample:
+def append_together(url: str, *, writing: Writing) -> Sample:
     """`insert_events` of the application's recorder."""
-    return append.write_together(url, write=_write, batch=batch, seconds=seconds)
+    return append.write_together(url, write=_write, writing=writing)
 
 
 def _write(url: str, turns: Turns) -> None:
