@@ -501,7 +501,7 @@ class App:
             feed=definition.feed,
             open_session=self._open_session,
             open_source=open_source,
-            leases=SqlLeases(self._database),
+            leases=SqlLeases(self._database, self._looks),
             types=self.events,
             clock=self._clock,
             signals=self._signals,

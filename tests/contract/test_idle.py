@@ -1,7 +1,7 @@
 """Runners that have nothing to do: one look for all of them, and hardly a connection."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 import psycopg
@@ -24,7 +24,7 @@ WHERE l.locktype = 'advisory' AND l.objsubid = 2
 """
 CONNECTIONS = """
 SELECT count(*) FROM pg_stat_activity
-WHERE datname = current_database() AND application_name = 'holdfast'
+WHERE datname = current_database() AND application_name = %s
 """
 
 LEADS = "SELECT leader_pid, leader_pid = pg_backend_pid() FROM holdfast_checkpoint"
@@ -103,7 +103,7 @@ def test_fifty_idle_projections_hold_hardly_a_connection(eager: None, postgres_u
     with closing(App(postgres_url)) as app, psycopg.connect(postgres_url, autocommit=True) as other:
 
         def connections() -> int:
-            return int(other.execute(CONNECTIONS).fetchall()[0][0])
+            return int(other.execute(CONNECTIONS, ["holdfast"]).fetchall()[0][0])
 
         names = add_many(app)
         # One has the leases and listens, one looks, one is the pool's, and one notifies.
@@ -116,6 +116,36 @@ def test_fifty_idle_projections_hold_hardly_a_connection(eager: None, postgres_u
                 wait_until(lambda: connections() <= few, WAIT_SECONDS, "connections to be closed")
                 assert other.execute(HOLDERS).fetchall() == [(1, PROJECTIONS)]
         assert [fetch(app, f"SELECT total FROM {name}") for name in names] == [[(111,)]] * 50
+
+
+def test_fifty_projections_that_stand_by_hold_hardly_a_connection(postgres_url: str) -> None:
+    second_url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}application_name=second"
+    with (
+        closing(App(postgres_url)) as first,
+        closing(App(second_url)) as second,
+        psycopg.connect(postgres_url, autocommit=True) as other,
+        ExitStack() as stack,
+    ):
+
+        def connections() -> int:
+            return int(other.execute(CONNECTIONS, ["second"]).fetchall()[0][0])
+
+        names = add_many(first)
+        add_many(second)
+        with first.running():
+            position = first.journal.append("a", [Counted(1)]).position
+            for name in names:
+                first.wait_for(name, position, timeout_seconds=WAIT_SECONDS)
+            stack.enter_context(second.running())
+            wait_until(
+                lambda: len(second._looks._awaited) == PROJECTIONS, WAIT_SECONDS, "all to stand by"
+            )
+            # One would have the leases, and one is the pool's.
+            wait_until(lambda: connections() <= 2, WAIT_SECONDS, "connections to be closed")
+        position = first.journal.append("a", [Counted(10)]).position
+        for name in names:
+            first.wait_for(name, position, timeout_seconds=WAIT_SECONDS)
+        assert [fetch(first, f"SELECT total FROM {name}") for name in names] == [[(11,)]] * 50
 
 
 def test_an_append_reaches_fifty_idle_projections(eager: None, app: App) -> None:

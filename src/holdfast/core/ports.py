@@ -344,6 +344,9 @@ class Session(Protocol):
     def refused(self, error: BaseException) -> bool:
         """Whether the store refused values, which come from events, rather than a statement."""
 
+    def rest(self) -> None:
+        """Lets go of what it holds open, which is opened again when it is needed."""
+
     def close(self) -> None: ...
 
 
@@ -365,6 +368,9 @@ class Leases(Protocol):
 
     def acquire(self, checkpoint: Checkpoint) -> Lease | None:
         """The lease, or None while another process has it."""
+
+    def is_taken(self, checkpoint: Checkpoint) -> bool:
+        """Whether somebody had the lease a moment ago, so that it need not be asked for."""
 
     def cut_off(self, checkpoint: Checkpoint) -> None:
         """Undoes what the last leader has begun, where that can be done.

@@ -126,8 +126,18 @@ class Runner(Worker):
                 return checkpoint, lease
             self._failures = 0
             self._arrived = self._until is not None and checkpoint.position >= self._until
-            if self._arrived or self._stop.wait(STANDBY_SECONDS):
+            if self._arrived or not self._wait_for_turn(session, checkpoint):
                 return None
+
+    def _wait_for_turn(self, session: Session, checkpoint: Checkpoint) -> bool:
+        """Waits while another one leads, or for a moment; returns False when asked to stop."""
+        if self._until is not None:
+            return not self._stop.wait(STANDBY_SECONDS)  # Then looks how far the other one is.
+        session.rest()
+        while not self._stop.wait(STANDBY_SECONDS):
+            if not self._wiring.leases.is_taken(checkpoint):
+                return True
+        return False
 
     def _take_over(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> Checkpoint:
         resumed = self._checkpoint is not None and self._checkpoint.epoch == checkpoint.epoch

@@ -40,6 +40,10 @@ class GroupLeases:
             self._cut_off(checkpoint, found)
         return found
 
+    def is_taken(self, checkpoint: Checkpoint) -> bool:  # noqa: ARG002
+        """Never: it may be had after some time, whoever has it."""
+        return False
+
     def cut_off(self, checkpoint: Checkpoint) -> None:
         """Undoes what the last leader has begun, where that can be done."""
         self._leases.cut_off(checkpoint)

@@ -1,4 +1,4 @@
-"""One look at the store for all runners of a process that have nothing to do."""
+"""One look at the store for all runners of a process that have nothing to do, or stand by."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from holdfast.sql.forks import graveyard
 
 KEPT_CONNECTIONS = 3
 """So many idle runners keep their connections: in a small worker, all of them."""
+
+LEASES_SECONDS = 0.1
+"""So long those who stand by share what was seen of the leases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,9 @@ class Looks:
         self._connection: Connection | None = None
         self._last: Look | None = None
         self._kept: WeakSet[object] = WeakSet()
+        self._awaited: set[int] = set()
+        self._leased: set[int] = set()
+        self._leased_at = -LEASES_SECONDS
 
     def take(self, max_age_seconds: float) -> Look:
         """A look that is not older than that, nor than the last ring of the bell."""
@@ -61,6 +67,16 @@ class Looks:
             seconds = left if 0 < left < timeout_seconds else timeout_seconds
         return self._database.bell.wait(heard, seconds)
 
+    def is_leased(self, checkpoint: Checkpoint) -> bool:
+        """Whether somebody had the projection's lease a moment ago."""
+        with self._lock:
+            now = time.monotonic()
+            if checkpoint.id not in self._awaited or now - self._leased_at >= LEASES_SECONDS:
+                self._awaited.add(checkpoint.id)
+                self._leased = self._database.leased(self._awaited)
+                self._leased_at = now
+            return checkpoint.id in self._leased
+
     def keeps_connected(self, session: object) -> bool:
         """Whether an idle session is one of the few that keep their connections."""
         with self._lock:
@@ -77,7 +93,7 @@ class Looks:
         graveyard.append(self._connection)
         self._lock = threading.Lock()
         self._connection = self._last = None
-        self._kept = WeakSet()
+        self._kept, self._awaited = WeakSet(), set()
 
     def _look(self) -> Look:
         at, rings = time.monotonic(), self._database.bell.rings

@@ -33,7 +33,7 @@ from holdfast.core.table import Key, TableSpec
 from holdfast.sql.checkpoints import changed, fenced, of
 from holdfast.sql.database import Connection, Database, Row, handled_database
 from holdfast.sql.lanes import is_ours
-from holdfast.sql.looks import Look
+from holdfast.sql.looks import Look, Looks
 from holdfast.sql.sets import SqlSets
 from holdfast.sql.tables import prepare_tables
 from holdfast.sql.values import as_json, moment
@@ -294,11 +294,14 @@ class SqlSession:
 class SqlLeases:
     """Leases of one process."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, looks: Looks | None = None) -> None:
+        self._database, self._looks = database, looks or Looks(database)
 
     def acquire(self, checkpoint: Checkpoint) -> Lease | None:
         return self._database.lease(checkpoint)
+
+    def is_taken(self, checkpoint: Checkpoint) -> bool:
+        return self._looks.is_leased(checkpoint)
 
     def cut_off(self, checkpoint: Checkpoint) -> None:
         self._database.cut_off(checkpoint.id)
