@@ -15,6 +15,7 @@ from holdfast.core.queue import UNKNOWN
 from holdfast.core.reading import Read, Reader
 from holdfast.core.set_apply import SET_EVENTS, SetApplier
 from holdfast.core.set_engine import SetEngine
+from holdfast.core.sets import Extents
 from holdfast.core.signals import Committed, Paused, Resumed
 from holdfast.core.stint import Stint, read_lanes
 from holdfast.core.suspicion import SINGLE_EVENTS, Suspicion, solitude
@@ -48,6 +49,8 @@ class Follower:
         self._applier, self._drainer = Applier(stint), Drainer(stint)
         self._sets: SetApplier | None = None
         if isinstance(stint.engine, SetEngine):
+            assert isinstance(source, Extents)
+            self._extent = source.extent
             self._sets = SetApplier(
                 stint,
                 stint.engine.sets,
@@ -159,7 +162,7 @@ class Follower:
 
     def _apply_set(self, sets: SetApplier) -> Read:
         """Lets the database apply what comes next."""
-        extent = sets.next()
+        extent = self._extent(self._stint.checkpoint.position, SET_EVENTS)
         with self._told(), solitude.shared():
             sets.apply(extent)
         at_head = extent.held or extent.events < SET_EVENTS

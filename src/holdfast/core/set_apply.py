@@ -41,10 +41,6 @@ class SetApplier:
         self._stint, self._sets = stint, sets
         self._read_one, self._apply_alone = read_one, apply_alone
 
-    def next(self) -> Extent:
-        """The stretch after the checkpoint."""
-        return self._sets.extent(self._stint.checkpoint.position, limit=SET_EVENTS)
-
     def apply(self, extent: Extent) -> None:
         """Applies and commits a stretch, as far as it is not asked to stop.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from uuid import UUID
 
 from msgspec import inspect
@@ -64,11 +64,16 @@ class Extent:
     held: bool = False
 
 
-class Sets(Protocol):
-    """A SqlProjection's statements on one runner's connection."""
+@runtime_checkable
+class Extents(Protocol):
+    """A source that knows how far its events go without reading them."""
 
-    def extent(self, after: int, *, limit: int) -> Extent:
+    def extent(self, after: int, limit: int) -> Extent:
         """The next events, as far as they are settled."""
+
+
+class Sets(Protocol):
+    """A SqlProjection's statements on one runner's session."""
 
     def stretch(self, after: int, through: int) -> Extent:
         """What is there between two positions, all of it settled."""

@@ -6,6 +6,7 @@ import time
 
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.ports import Checkpoint, Chunk
+from holdfast.core.sets import Extent
 from holdfast.sql.looks import Look, Looks
 from holdfast.sql.source import JournalSource
 from holdfast.sql.store import SqlSession
@@ -31,18 +32,18 @@ class IdleSource:
         self._pause_seconds = 0.0
 
     def read(self, after: int, limit: int) -> Chunk:
-        look = self._look() if self._is_idle else None
-        if look is not None and look.head <= after:
-            self._heard = self._read_at = look.rings
-            self._session.look = look
+        if self._has_nothing(after):
             return Chunk(())
-        self._session.look = None
-        self._heard = self._read_at = self._bell.rings
         chunk = self._source.read(after, limit)
-        self._is_idle = not chunk.events
-        if chunk.events:
-            self._busy_at = time.monotonic()
+        self._note(is_idle=not chunk.events)
         return chunk
+
+    def extent(self, after: int, limit: int) -> Extent:
+        if self._has_nothing(after):
+            return Extent(after, after, 0, None)
+        extent = self._source.extent(after, limit)
+        self._note(is_idle=not extent.events)
+        return extent
 
     def head(self) -> int:
         return self._source.head()
@@ -59,6 +60,22 @@ class IdleSource:
         # Who is paused does not read, and asks for nothing but the epoch.
         self._session.look = self._look() if self._is_idle else None
         return has_rung
+
+    def _has_nothing(self, after: int) -> bool:
+        """Whether a look has shown that there is nothing to read."""
+        look = self._look() if self._is_idle else None
+        if look is not None and look.head <= after:
+            self._heard = self._read_at = look.rings
+            self._session.look = look
+            return True
+        self._session.look = None
+        self._heard = self._read_at = self._bell.rings
+        return False
+
+    def _note(self, *, is_idle: bool) -> None:
+        self._is_idle = is_idle
+        if not is_idle:
+            self._busy_at = time.monotonic()
 
     def _look(self) -> Look | None:
         """What is known without asking for oneself; None where that is better."""

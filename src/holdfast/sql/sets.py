@@ -21,7 +21,10 @@ _WITH = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*WITH\s+(RECURSIVE\s+)?", re.IGN
 class SqlSets:
     """The statements of one SqlProjection, run on a runner's connection."""
 
-    def __init__(self, database: Database, connection: Connection, spec: SetSpec) -> None:
+    def __init__(
+        self, database: Database, connection: Callable[[], Connection], spec: SetSpec
+    ) -> None:
+        """`connection`: the session's, which is not always the same."""
         self._database, self._connection = database, connection
         self._types = {f"type_{n}": name for n, name in enumerate(spec.types or ())}
         own = DIALECTS[database.dialect]
@@ -41,22 +44,19 @@ class SqlSets:
         self._one = _statements(spec, own, f"({own.one}) AS e")
         self._waiting = f"SELECT {own.events} FROM {wanted} AND {closed} ORDER BY e.position"
 
-    def extent(self, after: int, *, limit: int) -> Extent:
-        return self._database.extent(self._connection, after, limit)
-
     def stretch(self, after: int, through: int) -> Extent:
-        return extents.between(self._connection, after, through)
+        return extents.between(self._connection(), after, through)
 
     def waiting(self, checkpoint: Checkpoint, extent: Extent) -> list[RawEvent]:
         params = {**self._params(extent), **of(checkpoint)}
-        return self._database.raw_events(self._connection.run_native(self._waiting, params))
+        return self._database.raw_events(self._connection().run_native(self._waiting, params))
 
     def apply(self, extent: Extent, closed_for: Checkpoint | None) -> None:
         params = self._params(extent)
         if closed_for is not None:
             params |= of(closed_for)
         for statement in self._all if closed_for is None else self._open:
-            self._connection.run_native(statement, params)
+            self._connection().run_native(statement, params)
 
     def apply_one(self, tx: HandlerTx, event: RawEvent) -> None:
         params = {name: getattr(event, name) for name in JOURNAL_COLUMNS}

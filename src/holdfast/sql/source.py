@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.ports import Checkpoint, Chunk
+from holdfast.core.sets import Extent
 from holdfast.sql.store import SqlSession
 
 
@@ -17,6 +18,10 @@ class JournalSource:
     def read(self, after: int, limit: int) -> Chunk:
         self._heard = self._database.bell.rings
         return self._database.settled(self._session.connection, after, limit)
+
+    def extent(self, after: int, limit: int) -> Extent:
+        self._heard = self._database.bell.rings
+        return self._database.extent(self._session.connection, after, limit)
 
     def head(self) -> int:
         return int(self._session.connection.run("head")[0][0])

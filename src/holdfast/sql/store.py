@@ -245,7 +245,7 @@ class SqlSession:
             )
 
     def sets(self, spec: SetSpec) -> SqlSets:
-        return SqlSets(self.database, self.connection, spec)
+        return SqlSets(self.database, lambda: self.connection, spec)
 
     def load_rows(
         self, table: TableSpec, keys: Sequence[Key]
