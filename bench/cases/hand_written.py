@@ -15,12 +15,18 @@ from bench.catch_up import case, table
 from bench.connection import Connection, connect, is_sqlite, native
 from bench.workload import change
 from holdfast.core.reading import BATCH_EVENTS
+from holdfast.core.set_apply import SET_EVENTS
 
 EVENTS_PER_TRANSACTION = 500
-SETS = {"set-based": 10_000, "set-based-same-flush": BATCH_EVENTS}
+SETS = {
+    "set-based": 10_000,
+    "set-based-same-flush": BATCH_EVENTS,
+    "set-based-same-range": SET_EVENTS,
+}
 """The cases of set-based SQL, and the events in each of their transactions.
 
-The second has as many as a TableProjection's, so that what it is faster by is not its size.
+The second has as many as a TableProjection's, the third as many as a SqlProjection's, so that what
+it is faster by is not its size.
 """
 
 READ = """

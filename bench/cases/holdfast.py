@@ -11,7 +11,7 @@ from bench import journal
 from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.catch_up import case, table
 from bench.connection import native
-from holdfast import App, Event, Projection, TableProjection, Tx, on
+from holdfast import App, Event, Projection, SqlProjection, TableProjection, Tx, on
 from holdfast.core.worker import ForeignSource
 
 Delivery = Literal["log", "outbox"]
@@ -25,12 +25,34 @@ UPDATE = (
 )
 
 
+APPLY_BATCH = """
+INSERT INTO account_balance AS kept (account_id, balance, version, updated_at)
+SELECT stream,
+       sum(CASE type
+           WHEN 'AccountOpened' THEN opening_balance
+           WHEN 'FundsCredited' THEN amount
+           ELSE -amount
+           END),
+       max(version),
+       max(recorded_at)
+FROM batch
+WHERE true
+GROUP BY stream
+ON CONFLICT (account_id) DO UPDATE
+SET balance = kept.balance + excluded.balance,
+    version = excluded.version,
+    updated_at = excluded.updated_at
+"""
+
+
 def cases(scale: Scale) -> list[Case]:
     few, many = scale.statement_events, scale.events
     load = journal.load
     return [
         case("table", Database.POSTGRES, events=many, load=load, run=catch_up_table),
         case("table", Database.SQLITE, events=many, load=load, run=catch_up_table),
+        case("sql", Database.POSTGRES, events=many, load=load, run=catch_up_sql),
+        case("sql", Database.SQLITE, events=many, load=load, run=catch_up_sql),
         case("handlers", Database.POSTGRES, events=few, load=load, run=catch_up_handlers),
         case("handlers-pipelined", Database.POSTGRES, events=few, load=load, run=catch_up_writing),
         case("handlers", Database.SQLITE, events=many, load=load, run=catch_up_handlers),
@@ -84,6 +106,10 @@ def catch_up_writing(url: str, *, events: int) -> Sample:
     return catch_up(handlers_app(url, waits=False), events)
 
 
+def catch_up_sql(url: str, *, events: int) -> Sample:
+    return catch_up(sql_app(url), events)
+
+
 def table_app(url: str, *, delivery: Delivery = "log", source: ForeignSource | None = None) -> App:
     app = App(url)
     add_table(app, "account_balance", delivery=delivery, source=source)
@@ -113,6 +139,19 @@ def add_table(
             row.balance += amount
             row.version = event.version
             row.updated_at = event.recorded_at
+
+
+def sql_app(url: str) -> App:
+    """The statement that is the limit, read from `batch`."""
+    app = App(url)
+
+    @app.projection
+    class AccountBalance(SqlProjection):
+        tables: ClassVar = {"account_balance": table(url)}
+        events = (AccountOpened, FundsCredited, FundsDebited)
+        sql = APPLY_BATCH
+
+    return app
 
 
 def handlers_app(url: str, *, delivery: Delivery = "log", waits: bool = True) -> App:
