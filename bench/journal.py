@@ -8,7 +8,7 @@ from contextlib import closing
 
 import psycopg
 
-from bench import waves, workload
+from bench import workload
 from bench.connection import is_sqlite, sqlite_path
 from bench.workload import AccountEvent
 from holdfast import App
@@ -23,12 +23,6 @@ def load(url: str, count: int) -> None:
         fill(url, workload.events(count))
 
 
-def load_waves(url: str, count: int) -> None:
-    """The same with W2."""
-    make(url)
-    fill(url, waves.events(count))
-
-
 def make(url: str) -> None:
     """Makes the schema."""
     with closing(App(url)) as app:
@@ -41,18 +35,17 @@ def fill(url: str, events: Iterable[AccountEvent]) -> None:
         _fill_sqlite(url, events)
     else:
         _fill_postgres(url, events)
+    finish(url)
 
 
-def _fill_postgres(url: str, events: Iterable[AccountEvent]) -> None:
+def finish(url: str) -> None:
+    """What is in the journal now is as if it had been appended, long ago."""
+    if is_sqlite(url):
+        with closing(sqlite3.connect(sqlite_path(url))) as connection:
+            connection.execute("ANALYZE")
+            connection.commit()
+        return
     with psycopg.connect(url, autocommit=True) as connection:
-        with connection.cursor().copy(
-            "COPY holdfast_event (position, stream, version, id, type, data, metadata, recorded_at)"
-            " FROM STDIN"
-        ) as copy:
-            for e in events:
-                copy.write_row(
-                    (e.position, e.stream, e.version, e.id, e.type, e.json(), "{}", e.recorded_at)
-                )
         connection.execute(
             "SELECT setval(pg_get_serial_sequence('holdfast_event', 'position'), max(position))"
             " FROM holdfast_event"
@@ -60,9 +53,22 @@ def _fill_postgres(url: str, events: Iterable[AccountEvent]) -> None:
         connection.execute("VACUUM ANALYZE")
 
 
+def _fill_postgres(url: str, events: Iterable[AccountEvent]) -> None:
+    with (
+        psycopg.connect(url) as connection,
+        connection.cursor().copy(
+            "COPY holdfast_event (position, stream, version, id, type, data, metadata, recorded_at)"
+            " FROM STDIN"
+        ) as copy,
+    ):
+        for e in events:
+            copy.write_row(
+                (e.position, e.stream, e.version, e.id, e.type, e.json(), "{}", e.recorded_at)
+            )
+
+
 def _fill_sqlite(url: str, events: Iterable[AccountEvent]) -> None:
     with closing(sqlite3.connect(sqlite_path(url))) as connection:
-        connection.execute("PRAGMA cache_size = -200000")  # or a long journal takes minutes
         connection.executemany(
             "INSERT INTO holdfast_event"
             " (position, stream, version, id, type, data, metadata, recorded_at)"
@@ -82,4 +88,3 @@ def _fill_sqlite(url: str, events: Iterable[AccountEvent]) -> None:
             ),
         )
         connection.commit()
-        connection.execute("ANALYZE")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 
-from bench import journal, waves
+from bench import waves
 from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.cases.holdfast import table_app
 from bench.commits import Commits, Moment
@@ -27,7 +27,7 @@ def cases(scale: Scale) -> list[Case]:
             name=f"growth/{database}/table",
             database=database,
             loaded_events=scale.growth_events,
-            load=journal.load_waves,
+            load=waves.load,
             run=partial(run, events=scale.growth_events),
             check=waves.check,
         )

@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from bench import journal, waves
+from bench import waves
 from bench.case import Sample, WrongResult
 from bench.cases.growth import rate
 from bench.cases.hand_written import sets
@@ -14,16 +14,21 @@ from bench.connection import connect
 SAMPLE = Sample(events=1, seconds=1.0, cpu_seconds=0.0)
 
 
-def test_versions_follow_each_other_and_waves_share_no_account() -> None:
+def test_versions_follow_each_other_and_waves_share_no_account(store_url: str) -> None:
     wave = waves.WAVE_ACCOUNTS * waves.EVENTS_PER_ACCOUNT
+    waves.load(store_url, wave + waves.WAVE_ACCOUNTS)
+    with closing(connect(store_url)) as connection:
+        rows = connection.execute(
+            "SELECT position, stream, version, type FROM holdfast_event ORDER BY position"
+        ).fetchall()
+    assert [row[0] for row in rows] == list(range(1, wave + waves.WAVE_ACCOUNTS + 1))
     versions: dict[str, int] = {}
-    accounts: list[set[str]] = [set(), set()]
-    for index, event in enumerate(waves.events(2 * wave)):
-        assert event.version == versions.get(event.stream, 0) + 1
-        versions[event.stream] = event.version
-        accounts[index // wave].add(event.stream)
-    assert [len(streams) for streams in accounts] == [waves.WAVE_ACCOUNTS] * 2
-    assert not accounts[0] & accounts[1]
+    for _, stream, version, type_ in rows:
+        assert version == versions.get(stream, 0) + 1
+        assert (type_ == "AccountOpened") == (version == 1)
+        versions[stream] = version
+    assert len(versions) == 2 * waves.WAVE_ACCOUNTS
+    assert set(versions.values()) == {1, waves.EVENTS_PER_ACCOUNT}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +42,7 @@ def test_versions_follow_each_other_and_waves_share_no_account() -> None:
 )
 def test_the_check_finds_one_wrong_row(store_url: str, damage: str) -> None:
     events = waves.WAVE_ACCOUNTS + 1  # so that one account has two
-    journal.load_waves(store_url, events)
+    waves.load(store_url, events)
     sets(store_url, events=events, size_events=4_000)
     waves.check(store_url, SAMPLE)
     with closing(connect(store_url)) as connection:
