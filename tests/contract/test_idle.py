@@ -10,6 +10,7 @@ import pytest
 from holdfast import App, Event, Poll, Projection, TableProjection, Tx, on
 from holdfast.core.signals import Committed, LeaseLost, Paused, Resumed
 from holdfast.sql import idle, looks
+from holdfast.sql.store import SqlSession
 from holdfast.testing.contracts.samples import fetch
 from tests.support.postgres import wait_until
 from tests.support.sql import execute
@@ -199,6 +200,22 @@ def test_whoever_wakes_up_leads_on_its_new_connection(alone: None, postgres_url:
                 )
     assert [leads for _, leads in found] == [True] * 3
     assert len({pid for pid, _ in found}) == 3
+
+
+def test_whoever_rests_looks_anew_after_a_ring(alone: None, app: App) -> None:
+    app.migrate()
+    with (
+        closing(looks.Looks(app._database)) as shared,
+        closing(SqlSession(app._database)) as session,
+    ):
+        source = idle.IdleSource(session, shared)
+        assert not source.read(0, 10).events
+        app._database.bell.ring()
+        assert source.wait(timeout_seconds=3600)
+        assert session.is_resting
+        assert not source.read(0, 10).events
+        app.journal.append("a", [Counted(1)])
+        assert [event.position for event in source.read(0, 10).events] == [1]
 
 
 def test_an_append_that_nobody_announces_is_found(alone: None, app: App, store_url: str) -> None:
