@@ -104,8 +104,8 @@ class Looks:
         except BaseException:
             self._close()
             raise
-        head = int(rows[0][0]) if rows else 0
-        return Look(head, {id_: (epoch, revision) for _, id_, epoch, revision in rows}, at, rings)
+        checkpoints = {id_: (epoch, revision) for _, id_, epoch, revision in rows}
+        return Look(int(rows[0][0]), checkpoints, at, rings)
 
     def _close(self) -> None:
         if self._connection is not None:
