@@ -30,7 +30,7 @@ _NUMBER = f"({_ACCOUNT}) * 2654435761 % 4294967296"
 # The databases make the events themselves, which takes a fifth of the time.
 LOAD_SQL = """
 INSERT INTO holdfast_event (position, stream, version, id, type, data, metadata, recorded_at)
-{overriding}
+{before}
 SELECT
     i + 1, stream, version, {id},
     CASE
@@ -54,7 +54,6 @@ FROM (
         {version} AS version
     FROM {numbers}
 ) AS made
-ORDER BY i
 """
 
 # What the journal itself amounts to, account by account, as the database adds it up.
@@ -91,7 +90,7 @@ def load(url: str, count: int) -> None:
 
 def _postgres_statement(count: int) -> str:
     return LOAD_SQL.format(
-        overriding="OVERRIDING SYSTEM VALUE",
+        before="OVERRIDING SYSTEM VALUE",
         id="CAST(lpad(to_hex(i), 32, '0') AS uuid)",
         json_open="CAST(",
         json_close="AS json)",
@@ -105,7 +104,7 @@ def _postgres_statement(count: int) -> str:
 
 def _sqlite_statement(count: int) -> str:
     return LOAD_SQL.format(
-        overriding=f"""
+        before=f"""
             WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {count - 1})
         """,
         id="printf('00000000-0000-0000-0000-%012x', i)",
