@@ -21,6 +21,9 @@ class Lanes:
         self._closed, self.resolved = dict(closed), resolved
         self._begun: dict[str, Lane] = {}
         self._new = 0
+        # When the first head is due, so that nothing is looked through for every batch.
+        self._first_due: datetime | None = None
+        self._knows_first = False
 
     def __len__(self) -> int:
         return len(self._closed) + self._new
@@ -76,7 +79,8 @@ class Lanes:
         return self._begun
 
     def commit(self) -> None:
-        self._closed |= self._begun
+        for lane, known in self._begun.items():
+            self.set(lane, known)
         self._begun, self._new = {}, 0
 
     def roll_back(self) -> None:
@@ -84,19 +88,28 @@ class Lanes:
 
     def set(self, lane: str, known: Lane | None) -> None:
         """What a committed drain has left of a lane; None opens it."""
-        if known is None:
-            self._closed.pop(lane, None)
-        else:
+        before = self._closed.pop(lane, None)
+        if known is not None:
             self._closed[lane] = known
+        if before is not None and before.due_at is not None and before.due_at == self._first_due:
+            self._knows_first = False
+        elif known is not None and known.due_at is not None:
+            self._first_due = min(self._first_due or known.due_at, known.due_at)
 
     def due(self, now: datetime) -> Sequence[str]:
         """The lanes whose heads may be tried, longest due first."""
+        first = self.next_due()
+        if first is None or first > now:
+            return []
         found = sorted((at, lane) for lane, at in self._times() if at <= now)
         return [lane for _, lane in found]
 
     def next_due(self) -> datetime | None:
         """When the next head may be tried."""
-        return min((at for _, at in self._times()), default=None)
+        if not self._knows_first:
+            self._first_due = min((at for _, at in self._times()), default=None)
+            self._knows_first = True
+        return self._first_due
 
     def _times(self) -> Iterator[tuple[str, datetime]]:
         return ((n, lane.due_at) for n, lane in self._closed.items() if lane.due_at is not None)

@@ -38,15 +38,19 @@ class Read:
 class Reader:
     """Reads batches from a feed."""
 
-    def __init__(self, source: Source, stopping: Callable[[], bool]) -> None:
-        self._source, self._stopping = source, stopping
+    def __init__(
+        self, source: Source, stopping: Callable[[], bool], *, batch_factor: int = 1
+    ) -> None:
+        """`batch_factor`: so many times as many events as usual make a batch."""
+        self._source, self._stopping, self._batch_factor = source, stopping, batch_factor
         self._mean_event_bytes = FIRST_GUESS_BYTES
 
     def read(self, after: int) -> Read:
         """The next batch."""
         events: list[RawEvent] = []
         size = 0
-        while len(events) < BATCH_EVENTS and size < BATCH_BYTES and not self._stopping():
+        most = BATCH_EVENTS * self._batch_factor
+        while len(events) < most and size < BATCH_BYTES and not self._stopping():
             limit = self._chunk_limit()
             chunk = self._source.read(events[-1].position if events else after, limit)
             events.extend(chunk.events)
