@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from bench import journal
 from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.catch_up import case, table
-from bench.connection import native
+from bench.connection import is_sqlite, native
 from holdfast import App, Event, Projection, SqlProjection, TableProjection, Tx, on
 from holdfast.core.worker import ForeignSource
 
@@ -158,6 +158,7 @@ def handlers_app(url: str, *, delivery: Delivery = "log", waits: bool = True) ->
     """`waits`: for the answer to each statement."""
     app = App(url)
     insert, update = native(INSERT, url), native(UPDATE, url)
+    is_text = is_sqlite(url)
 
     @app.projection(delivery=delivery)
     class AccountBalance(Projection):
@@ -176,8 +177,7 @@ def handlers_app(url: str, *, delivery: Delivery = "log", waits: bool = True) ->
             self.send(update, event, -event.data.amount, tx)
 
         def send(self, statement: str, event: Event[Any], amount: int, tx: Tx) -> None:
-            # As text, which both databases take.
-            at = event.recorded_at.isoformat()
+            at = event.recorded_at.isoformat() if is_text else event.recorded_at
             run = tx.execute if waits else tx.write
             run(statement, (amount, event.version, at, event.stream))
 

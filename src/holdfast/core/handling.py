@@ -28,8 +28,11 @@ from holdfast.core.ports import Checkpoint, HandlerTx, JoinableTx, RolledBack, S
 LARGEST_GROUP = 128
 """Events that may have to be done again for the sake of one."""
 
+LARGEST_UNSURE = 1_024
+"""Events that may be done again, with care, because something that they have written has failed."""
+
 CARE_EVENTS = 2 * LARGEST_GROUP
-"""So many events in a row must have gone well with care before it ends."""
+"""So many events in a row at least must have gone well with care before it ends."""
 
 
 class HandlerEngine:
@@ -88,9 +91,9 @@ class Care:
     def __init__(self) -> None:
         self.left = CARE_EVENTS
 
-    def renew(self) -> None:
-        """Something that was written has failed."""
-        self.left = CARE_EVENTS
+    def renew(self, events: int = 0) -> None:
+        """Something has failed that one of so many events has written."""
+        self.left = max(CARE_EVENTS, events)
 
     def passed(self) -> None:
         """An event has gone well with care."""
@@ -117,10 +120,12 @@ class HandlerBatch:
         self._callbacks = 0
         self._has_savepoint = False
         self._care = care
+        self._decode, self._is_limited = calls.types.decode, calls.is_limited
         # A time limit is for what a handler writes too.
-        self._is_exact = singly or calls.definition.has_time_limits
+        self._is_exact = singly or calls.is_limited
         self._unsure: RawEvent | None = None
         """The first event of which it is not known whether all that it has written is done."""
+        self._unsure_events = 0
 
     def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
         handler = instead
@@ -169,7 +174,11 @@ class HandlerBatch:
             handler = _flushed(handler, self._tx.flush)
         tx = EventTx(self._tx)
         try:
-            self._calls.call(event.type, handler, self._calls.types.decode(event), tx)
+            decoded = self._decode(event)
+            if self._is_limited:
+                self._calls.call(event.type, handler, decoded, tx)
+            elif (result := handler(decoded, tx)) is not None:
+                self._calls.settle(result)
         finally:
             tx.end()
         if self._unsure is not None and self._tx.failed is not None:
@@ -178,7 +187,9 @@ class HandlerBatch:
             self._unsure = None
             self._work.check_intact()
         elif self._unsure is None:
-            self._unsure, self._tx.failed = event, None
+            self._unsure, self._unsure_events, self._tx.failed = event, 1, None
+        else:
+            self._unsure_events += 1
 
     def _settle(self) -> None:
         """Waits for what is written; raises if it was an earlier event's, and has failed."""
@@ -188,7 +199,7 @@ class HandlerBatch:
         error = self._tx.failed
         if first is None or error is None:
             return
-        self._care.renew()
+        self._care.renew(self._unsure_events + 1)
         failed = self._calls.blamed(first, error)
         if not (isinstance(failed, StoreFailedAt) and failed.error.connection_lost):
             with suppress(RolledBack, StoreUnavailable):
@@ -197,7 +208,8 @@ class HandlerBatch:
         raise failed from error
 
     def _next_group(self) -> None:
-        self._settle()
+        if self._unsure is not None and self._unsure_events >= LARGEST_UNSURE:
+            self._settle()
         if self._has_savepoint:
             self._size = min(self._size * 2, self._largest)
         self._work.savepoint()

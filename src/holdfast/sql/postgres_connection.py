@@ -23,6 +23,8 @@ from holdfast.sql.queries import pyformat, query
 if TYPE_CHECKING:
     from holdfast.sql.postgres import PostgresDatabase
 
+INTRANS = TransactionStatus.INTRANS
+
 CANCEL_SECONDS = 5.0
 """How long a request to cancel a statement may take."""
 
@@ -86,6 +88,11 @@ class PostgresConnection:
             raise transaction_ended()
 
     def savepoint(self, *, renewed: bool) -> None:
+        if renewed and self._handled is not None and self._handled.is_behind:
+            # As little waited for as what handlers have written. If it fails, so does that.
+            self._handled.write("RELEASE SAVEPOINT holdfast_event")
+            self._handled.write("SAVEPOINT holdfast_event")
+            return
         release = "RELEASE SAVEPOINT holdfast_event; " if renewed else ""
         with self._translated():
             try:
@@ -116,9 +123,10 @@ class PostgresConnection:
     def check_intact(self) -> None:
         # COMMIT would answer ROLLBACK without an error if a statement has failed and the error
         # was swallowed, and do nothing at all if the transaction has been ended.
-        match self.raw.pgconn.transaction_status:
-            case TransactionStatus.INTRANS:
-                return
+        status = self.raw.pgconn.transaction_status
+        if status == INTRANS:
+            return
+        match status:
             case TransactionStatus.INERROR:
                 raise HoldfastError(
                     "a statement failed inside the handler and its error was swallowed; PostgreSQL "

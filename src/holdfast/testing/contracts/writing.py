@@ -36,10 +36,12 @@ class WritingContract:
     def app(self) -> App:
         raise NotImplementedError
 
-    @pytest.fixture(params=[20, 0], ids=["with care", "without care"])
+    @pytest.fixture(params=[(20, 100), (0, 1000)], ids=["with care", "without care"])
     def care(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without, not even the second event of a batch is waited for."""
-        monkeypatch.setattr(handling, "CARE_EVENTS", request.param)
+        care, unsure = request.param
+        monkeypatch.setattr(handling, "CARE_EVENTS", care)
+        monkeypatch.setattr(handling, "LARGEST_UNSURE", unsure)
 
     @pytest.fixture
     def bad(self) -> set[int]:
