@@ -171,3 +171,47 @@ def test_counts_are_those_of_what_was_committed(steps: list[tuple[str, str]]) ->
         expected = committed | begun
         assert len(lanes) == len(expected)
         assert {n: known.events for n in "abcd" if (known := lanes.get(n))} == expected
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> list[tuple[str, Lane | None]]:
+    """Lanes that are closed, wait for a person, are due at some time, or are opened."""
+    times = st.none() | st.integers(0, 5).map(at)
+    lane = st.sampled_from("abcd")
+    known = st.none() | times.map(lambda due_at: Lane(1, due_at))
+    return draw(st.lists(st.tuples(lane, known), max_size=30))
+
+
+@given(known=changes(), following=changes())
+def test_what_is_due_follows_every_change(
+    known: list[tuple[str, Lane | None]], following: list[tuple[str, Lane | None]]
+) -> None:
+    model = {name: lane for name, lane in known if lane is not None}
+    lanes = Lanes(model)
+    for name, lane in following:
+        lanes.set(name, lane)
+        model.pop(name, None)
+        if lane is not None:
+            model[name] = lane
+        times = sorted((m.due_at, n) for n, m in model.items() if m.due_at is not None)
+        assert lanes.next_due() == min((due_at for due_at, _ in times), default=None)
+        assert lanes.due(at(3)) == [n for due_at, n in times if due_at <= at(3)]
+
+
+@given(known=changes(), parked=st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 5))))
+def test_what_is_committed_is_due_and_what_is_rolled_back_is_not(
+    known: list[tuple[str, Lane | None]], parked: list[tuple[str, int]]
+) -> None:
+    closed = {name: lane for name, lane in known if lane is not None}
+    lanes = Lanes(closed)
+    before = lanes.next_due()
+    for position, (name, seconds) in enumerate(parked, start=1):
+        lanes.add(entry(position, name, "failed", at(seconds)))
+    lanes.roll_back()
+    assert lanes.next_due() == before
+    for position, (name, seconds) in enumerate(parked, start=1):
+        lanes.add(entry(position, name, "failed", at(seconds)))
+    lanes.commit()
+    new = [at(seconds) for name, seconds in dict(reversed(parked)).items() if name not in closed]
+    times = [*new, *([before] if before is not None else [])]
+    assert lanes.next_due() == min(times, default=None)
