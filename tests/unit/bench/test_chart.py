@@ -85,6 +85,13 @@ def test_a_new_case_of_ours_goes_by_its_own_name() -> None:
     assert bars(svg)[0][0] == "ours"
 
 
+def test_every_case_of_set_based_sql_counts_as_another() -> None:
+    svg = chart(
+        results(catch_up__sqlite__set_based=4_000, catch_up__sqlite__set_based_same_range=9_000)
+    )
+    assert {look for look, _ in bars(svg)} == {"others"}
+
+
 def test_the_axis_ends_where_it_should() -> None:
     axis = Axis(2, 5)
     assert axis.x(100) < axis.x(1_000) < axis.x(100_000)
