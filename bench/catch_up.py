@@ -10,6 +10,9 @@ from typing import Protocol
 from bench.case import Case, Database, Sample, WrongResult
 from bench.connection import connect, is_sqlite
 from bench.workload import CHECK_SUMS_SQL, CheckSums, expected
+from holdfast.core.reading import BATCH_EVENTS
+from holdfast.sql.postgres import PostgresDatabase
+from holdfast.sql.sqlite import SqliteDatabase
 
 POSTGRES_TABLE = """
 CREATE TABLE account_balance (
@@ -27,6 +30,13 @@ CREATE TABLE account_balance (
     updated_at text NOT NULL
 ) WITHOUT ROWID
 """
+
+
+FLUSH_EVENTS = {
+    Database.POSTGRES: BATCH_EVENTS * PostgresDatabase.batch_factor,
+    Database.SQLITE: BATCH_EVENTS * SqliteDatabase.batch_factor,
+}
+"""As many events a TableProjection folds before it writes."""
 
 
 class Run(Protocol):

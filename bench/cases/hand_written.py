@@ -11,23 +11,26 @@ import psycopg
 
 from bench import journal
 from bench.case import Case, Database, Sample, Scale, Stopwatch
-from bench.catch_up import case, table
+from bench.catch_up import FLUSH_EVENTS, case, table
 from bench.connection import Connection, connect, is_sqlite, native
 from bench.workload import change
-from holdfast.core.reading import BATCH_EVENTS
 from holdfast.core.set_apply import SET_EVENTS
 
 EVENTS_PER_TRANSACTION = 500
-SETS = {
-    "set-based": 10_000,
-    "set-based-same-flush": BATCH_EVENTS,
-    "set-based-same-range": SET_EVENTS,
-}
-"""The cases of set-based SQL, and the events in each of their transactions.
 
-The second has as many as a TableProjection's, the third as many as a SqlProjection's, so that what
-it is faster by is not its size.
-"""
+
+def set_sizes(database: Database) -> dict[str, int]:
+    """The cases of set-based SQL, and the events in each of their transactions.
+
+    The second has as many as a TableProjection's, the third as many as a SqlProjection's, so that
+    what it is faster by is not its size.
+    """
+    return {
+        "set-based": 10_000,
+        "set-based-same-flush": FLUSH_EVENTS[database],
+        "set-based-same-range": SET_EVENTS,
+    }
+
 
 READ = """
 SELECT position, stream, version, type, data, recorded_at
@@ -70,7 +73,7 @@ def cases(scale: Scale) -> list[Case]:
         *(
             case(name, database, events=many, load=load, run=partial(sets, size_events=size))
             for database in Database
-            for name, size in SETS.items()
+            for name, size in set_sizes(database).items()
         ),
     ]
 

@@ -18,10 +18,10 @@ from bench import catch_up, journal, workload
 from bench.append import PAYLOAD
 from bench.case import Case, Database, Sample, Scale, Stopwatch, WrongResult
 from bench.cases.holdfast import FundsCredited, table_app
+from bench.catch_up import FLUSH_EVENTS
 from bench.commits import Commits
 from bench.connection import connect, is_sqlite, native
 from bench.workload import AccountEvent
-from holdfast.core.reading import BATCH_EVENTS
 
 WARM_UP_BATCHES = 20
 LIVE_BATCHES = 200
@@ -48,7 +48,9 @@ PASS = "UPDATE holdfast_checkpoint SET position = ?"
 
 
 def cases(scale: Scale) -> list[Case]:
-    events = max(scale.events // 2, LEAST_BATCHES * BATCH_EVENTS)
+    def events_on(database: Database) -> int:
+        return max(scale.events // 2, LEAST_BATCHES * FLUSH_EVENTS[database])
+
     return [
         case
         for name, lanes in (("none", 0), ("many", scale.parked_lanes))
@@ -57,10 +59,10 @@ def cases(scale: Scale) -> list[Case]:
             Case(
                 name=f"parked-batch/{database}/{name}",
                 database=database,
-                loaded_events=events,
+                loaded_events=events_on(database),
                 load=partial(load, lanes=lanes),
                 run=run_batches,
-                check=partial(check_batches, lanes=lanes, events=events),
+                check=partial(check_batches, lanes=lanes, events=events_on(database)),
             ),
             Case(
                 name=f"parked-live/{database}/{name}",

@@ -5,11 +5,14 @@ from contextlib import closing
 import pytest
 
 from bench import catch_up, journal, steady
-from bench.case import Sample, WrongResult
+from bench.case import Database, Sample, WrongResult
 from bench.cases import hand_written, latency, many, parked
 from bench.connection import connect
 from bench.measure import Measure
+from holdfast.core import reading
 from holdfast.core.reading import BATCH_EVENTS
+from holdfast.sql.postgres import PostgresDatabase
+from holdfast.sql.sqlite import SqliteDatabase
 
 EVENTS = 1_100
 
@@ -27,7 +30,8 @@ def test_sets_of_any_size_build_the_same_rows(store_url: str) -> None:
 
 
 def test_one_set_is_as_large_as_a_flush() -> None:
-    assert hand_written.SETS["set-based-same-flush"] == BATCH_EVENTS
+    sizes = [hand_written.set_sizes(database)["set-based-same-flush"] for database in Database]
+    assert sizes == [BATCH_EVENTS * d.batch_factor for d in (PostgresDatabase, SqliteDatabase)]
 
 
 @pytest.mark.parametrize("name", ["holdfast", "polling"])
@@ -69,8 +73,9 @@ def test_parked_lanes_stay_parked(store_url: str, lanes: int) -> None:
         parked.check_live(store_url, sample, lanes=lanes + 1)
 
 
-def test_batches_come_behind_parked_lanes(store_url: str) -> None:
-    events = BATCH_EVENTS + EVENTS
+def test_batches_come_behind_parked_lanes(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "BATCH_EVENTS", 200)
+    events = 200 * SqliteDatabase.batch_factor + EVENTS
     parked.load(store_url, events, lanes=10)
     sample = parked.run_batches(store_url)
     parked.check_batches(store_url, sample, lanes=10, events=events)
