@@ -16,7 +16,7 @@ NAMES = {
     "table": "holdfast, TableProjection",
     "sql": "holdfast, SqlProjection",
     "handlers": "holdfast, Projection with SQL handlers",
-    "handlers-pipelined": "holdfast, handlers that don't wait for answers",
+    "handlers-pipelined": "holdfast, Projection that is pipelined",
     "hand-written": "hand-written loop, 500 per transaction",
     "hand-written-pipeline": "hand-written loop, pipelined",
     "set-based": "set-based SQL, 10,000 per statement",
