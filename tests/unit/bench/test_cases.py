@@ -74,7 +74,8 @@ def test_parked_lanes_stay_parked(store_url: str, lanes: int) -> None:
 
 
 def test_batches_come_behind_parked_lanes(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "BATCH_EVENTS", 200)
+    for name in ("BATCH_EVENTS", "CHUNK_EVENTS"):
+        monkeypatch.setattr(reading, name, 200)
     events = 200 * SqliteDatabase.batch_factor + EVENTS
     parked.load(store_url, events, lanes=10)
     sample = parked.run_batches(store_url)
