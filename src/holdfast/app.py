@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -292,8 +293,14 @@ class App:
         """Runs all projections in threads: `with app.running():` or `async with app.running():`."""
         return Running(self.supervise)
 
-    def supervise(self, *, until: int | None = None) -> Supervisor:
-        """A supervisor over all projections, not started yet."""
+    def supervise(
+        self, *, until: int | None = None, part: tuple[int, int] | None = None
+    ) -> Supervisor:
+        """A supervisor over all projections, not started yet.
+
+        With `part`, n of so many, over every so-manieth that only one process can run, and over all
+        those that many can.
+        """
         self._refuse_handlers("be run")
         if not self._catalog.names:
             raise ConfigError("the app has no projections; register one with @app.projection")
@@ -301,10 +308,25 @@ class App:
         # A database that is away is the runners' affair: they try again as their Poll says.
         with suppress(StoreUnavailable):
             self._prepare()
-        runners = [self._runner(d, until) for d in self._catalog]
+        number, of = part or (0, 1)
+        own = set(self._alone()[number::of])
+        wanted = [d for d in self._catalog if d.name in own or self._is_shared(d)]
+        runners = [self._runner(d, until) for d in wanted]
         supervisor = Supervisor(runners, wake=self._database.bell.ring)
         self._supervisors.add(supervisor)
         return supervisor
+
+    def most_processes(self) -> int:
+        """How many processes there is work for."""
+        alone = len(self._alone())
+        return alone if alone == len(self._catalog.names) else sys.maxsize
+
+    def _alone(self) -> list[str]:
+        """The projections that only one process can run at a time."""
+        return [d.name for d in self._catalog if not self._is_shared(d)]
+
+    def _is_shared(self, definition: Definition) -> bool:
+        return definition.outbox is not None or definition.name in self._sources
 
     def catch_up(self, *, timeout_seconds: float | None = None) -> None:
         """Runs every projection to the present head of the journal, and returns.

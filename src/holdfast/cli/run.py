@@ -15,10 +15,10 @@ import click
 
 from holdfast.app import App
 from holdfast.cli.apps import takes_app
+from holdfast.cli.crew import EXIT_FAULTED, Crew, own_part
 from holdfast.cli.output import plural
 from holdfast.core.supervisor import Supervisor
 
-EXIT_FAULTED = 3
 LOOPBACK = "127.0.0.1"
 LOOK_SECONDS = 0.1
 """How often the main thread looks for a signal, a fault or the end."""
@@ -60,8 +60,20 @@ def _address(
     metavar="[HOST:]PORT",
     help="Serve /metrics, /livez and /readyz there; without a host, on 127.0.0.1.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Spread the projections over so many processes.",
+)
 def run(
-    app: App, exit_on_fault: bool, stop_seconds: float, address: tuple[str, int] | None
+    app: App,
+    exit_on_fault: bool,
+    stop_seconds: float,
+    address: tuple[str, int] | None,
+    processes: int,
 ) -> None:
     """Run the projections of an app until SIGTERM or SIGINT.
 
@@ -69,10 +81,21 @@ def run(
     one ends the process at once. A projection that faults stops alone, and stays so until the
     worker is started again. Where another worker runs a projection, this one stands by for it.
 
+    With --processes, each of N processes runs its part of the projections; those that any number
+    of processes share, such as the ones from Kafka or an outbox, run in all. A process that dies is
+    started again. --http then serves one process on each port from the one that is given.
+
     Exit code 3: at the end, a projection had faulted. The process ends by itself when all have.
     """
-    names = ", ".join(app.projections)
-    supervisor = app.supervise()
+    part = own_part()
+    if part is None and processes > 1:
+        count = min(processes, app.most_processes())
+        crew = Crew(count, stop_seconds=stop_seconds, say=_say)
+        sys.exit(crew.run(exit_on_fault=exit_on_fault))
+    supervisor = app.supervise(part=(part.number, part.of) if part else None)
+    names = ", ".join(runner.definition.name for runner in supervisor.runners)
+    if address is not None and address[1] and part is not None:
+        address = address[0], address[1] + part.number
     asked = _Asked(supervisor)
     with ExitStack() as stack:
         if address is not None:
@@ -80,10 +103,11 @@ def run(
 
             url = stack.enter_context(serving(app, supervisor, address))
             _say(f"serving /metrics, /livez and /readyz on {url}")
-        _say(f"running {plural(len(app.projections), 'projection')} on {app.url}: {names}")
+        _say(f"running {plural(len(supervisor.runners), 'projection')} on {app.url}: {names}")
         supervisor.start()
         while not supervisor.join(LOOK_SECONDS):
-            if asked.to_stop or (exit_on_fault and supervisor.faulted):
+            is_orphaned = part is not None and part.is_orphaned
+            if asked.to_stop or is_orphaned or (exit_on_fault and supervisor.faulted):
                 _stop(supervisor, stop_seconds, exit_on_fault=exit_on_fault)
                 break
     _end(supervisor)

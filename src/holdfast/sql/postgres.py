@@ -1,6 +1,6 @@
 """PostgreSQL, through psycopg 3 with binary parameters.
 
-A runner has one connection. Appends and quick reads share a pool. One more connection a process
+A runner has one connection while it has work. Appends and quick reads share a pool. One more connection a process
 holds all its leases and listens for wake-ups (`postgres_leases.py`).
 """
 

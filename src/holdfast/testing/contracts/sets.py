@@ -293,6 +293,8 @@ class SetContract(FailingSums):
             app.projection(type("Lines", (SqlProjection,), good | body))
 
     def lines(self, app: App, policy: Policy | None = None) -> None:
+        """A projection with a line for each event, and how many events came with it."""
+
         @app.projection(policy=policy)
         class Lines(SqlProjection):
             tables: ClassVar = {"lines": LINES}

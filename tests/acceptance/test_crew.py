@@ -1,0 +1,75 @@
+"""`holdfast run --processes N`: work is spread, the dead are replaced, nobody is left behind."""
+
+import os
+import signal
+from collections.abc import Callable
+
+from tests.support.command import Command, Place
+from tests.support.postgres import wait_until
+
+WAIT_SECONDS = 60.0
+
+
+def start(place: Place, processes: int) -> Command:
+    """As a user does: the processes are started by what is in the command line."""
+    place.fresh = True
+    crew = place.start("run", "bank:app", "--processes", str(processes))
+    place.fresh = False
+    return crew
+
+
+def leaders(place: Place) -> dict[str, int]:
+    """The process that runs each projection."""
+    found = {name: status["leader"] for name, status in place.statuses().items()}
+    return {name: int(leader.split(":")[1]) for name, leader in found.items() if leader}
+
+
+def await_leaders(place: Place, accept: Callable[[dict[str, int]], bool]) -> dict[str, int]:
+    wait_until(lambda: accept(leaders(place)), WAIT_SECONDS, "the projections to be run")
+    return leaders(place)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_each_process_has_its_part_and_is_replaced(any_place: Place) -> None:
+    any_place.credit(1)
+    crew = start(any_place, 2)
+    first = await_leaders(any_place, lambda found: len(found) == 2)
+    assert len({*first.values(), crew.pid}) == 3
+    os.kill(first["ledger"], signal.SIGKILL)
+    second = await_leaders(
+        any_place, lambda found: found.get("ledger", first["ledger"]) != first["ledger"]
+    )
+    assert second["balances"] == first["balances"]
+    any_place.credit(2, 3)
+    any_place.wait_for(3)
+    assert crew.send(signal.SIGTERM).wait() == 0
+    assert not any(map(is_alive, [*first.values(), *second.values()]))
+    rows = any_place.contents()
+    assert rows["balances"] == [("a", 6, 3)]
+    assert rows["ledger"] == [("a", 1), ("a", 2), ("a", 3)]
+    assert f"process {first['ledger']} was ended by signal 9" in "\n".join(crew.err)
+
+
+def test_no_more_processes_than_there_is_work_for(any_place: Place) -> None:
+    any_place.credit(1)
+    crew = start(any_place, 9)
+    await_leaders(any_place, lambda found: len(found) == 2)
+    assert crew.send(signal.SIGINT).wait() == 0
+    assert "process 2 of 2 is" in "\n".join(crew.err)
+
+
+def test_who_is_orphaned_ends(any_place: Place) -> None:
+    any_place.credit(1)
+    crew = start(any_place, 2)
+    found = await_leaders(any_place, lambda found: len(found) == 2)
+    any_place.wait_for(1)
+    crew.send(signal.SIGKILL)
+    wait_until(lambda: not any(map(is_alive, found.values())), WAIT_SECONDS, "them to end")
+    assert {s["state"] for s in any_place.statuses().values()} == {"stopped"}
