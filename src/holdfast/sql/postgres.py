@@ -1,7 +1,7 @@
 """PostgreSQL, through psycopg 3 with binary parameters.
 
-A runner has one connection while it has work. Appends and quick reads share a pool. One more connection a process
-holds all its leases and listens for wake-ups (`postgres_leases.py`).
+A runner has one connection while it has work. Appends and quick reads share a pool. One more
+connection a process holds all its leases and listens for wake-ups (`postgres_leases.py`).
 """
 
 from __future__ import annotations

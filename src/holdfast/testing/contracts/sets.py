@@ -283,6 +283,7 @@ class SetContract(FailingSums):
             ({"sql": "DELETE FROM lines"}, "does not read the relation `batch`"),
             ({"events": ()}, "names the event types"),
             ({"events": (3,)}, "give event classes or type names"),
+            ({"lane": lambda _self, _event: "one"}, "are streams"),
         ],
     )
     def test_what_is_wrong_is_said_at_once(
