@@ -199,7 +199,7 @@ def compile_projection(
             f"{where}: a SqlProjection takes the types in `events` from the journal; leave out "
             "strict= and source="
         )
-    if sets is not None and cls.lane is not Projection.lane:
+    if isinstance(instance, SqlProjection) and type(instance).lane is not Projection.lane:
         raise ConfigError(f"{where}: the lanes of a SqlProjection are streams; leave out lane()")
     handlers, catch_all = _handlers(instance, where, types, sets)
     if policy is None and intake is not None:
