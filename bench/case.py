@@ -87,6 +87,8 @@ class Scale:
     """In a journal that is long."""
     parked_lanes: int
     """Where many lanes are parked."""
+    parked_batches: int
+    """That are applied behind them."""
 
 
 FULL = Scale(
@@ -101,6 +103,7 @@ FULL = Scale(
     live_seconds=8.0,
     growth_events=5_000_000,
     parked_lanes=100_000,
+    parked_batches=5,
 )
 QUICK = Scale(
     rounds=1,
@@ -114,6 +117,7 @@ QUICK = Scale(
     live_seconds=1.0,
     growth_events=100_000,
     parked_lanes=5_000,
+    parked_batches=2,
 )
 
 

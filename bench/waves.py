@@ -32,7 +32,7 @@ LOAD_SQL = """
 INSERT INTO holdfast_event (position, stream, version, id, type, data, metadata, recorded_at)
 {before}
 SELECT
-    i + 1, stream, version, {id},
+    i + 1 + {after}, stream, version, {id},
     CASE
         WHEN version = 1 THEN 'AccountOpened'
         WHEN i % 5 < 2 THEN 'FundsDebited'
@@ -65,6 +65,7 @@ FROM (
                * CASE type WHEN 'FundsDebited' THEN -1 ELSE 1 END) AS balance,
            max(version) AS version
     FROM holdfast_event
+    WHERE position > {after}
     GROUP BY stream
 ) AS journal
 LEFT JOIN account_balance AS kept
@@ -77,21 +78,30 @@ ON kept.account_id = journal.stream
 def load(url: str, count: int) -> None:
     """Makes the schema and fills the journal with the first `count` events of W2."""
     journal.make(url)
+    fill(url, count)
+
+
+def fill(url: str, count: int, *, after: int = 0) -> None:
+    """Puts the first `count` events of W2 in the journal, behind the position `after`.
+
+    Their ids are those of that position and those behind it.
+    """
     if is_sqlite(url):
         with closing(sqlite3.connect(sqlite_path(url))) as connection:
             connection.execute(f"PRAGMA cache_size = {CACHE_PAGES}")
-            connection.execute(_sqlite_statement(count))
+            connection.execute(_sqlite_statement(count, after))
             connection.commit()
     else:
         with psycopg.connect(url) as connection:
-            connection.execute(_postgres_statement(count).encode())
+            connection.execute(_postgres_statement(count, after).encode())
     journal.finish(url)
 
 
-def _postgres_statement(count: int) -> str:
+def _postgres_statement(count: int, after: int) -> str:
     return LOAD_SQL.format(
         before="OVERRIDING SYSTEM VALUE",
-        id="CAST(lpad(to_hex(i), 32, '0') AS uuid)",
+        after=after,
+        id=f"CAST(lpad(to_hex(i + {after}), 32, '0') AS uuid)",
         json_open="CAST(",
         json_close="AS json)",
         reference="lpad(to_hex(i), 12, '0')",
@@ -102,12 +112,13 @@ def _postgres_statement(count: int) -> str:
     )
 
 
-def _sqlite_statement(count: int) -> str:
+def _sqlite_statement(count: int, after: int) -> str:
     return LOAD_SQL.format(
         before=f"""
             WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {count - 1})
         """,
-        id="printf('00000000-0000-0000-0000-%012x', i)",
+        after=after,
+        id=f"printf('00000000-0000-0000-0000-%012x', i + {after})",
         json_open="",
         json_close="",
         reference="printf('%012x', i)",
@@ -118,9 +129,10 @@ def _sqlite_statement(count: int) -> str:
     )
 
 
-def check(url: str, _: Sample) -> None:
-    """Every row of `account_balance` is what the journal says."""
+def check(url: str, _: Sample, *, after: int = 0) -> None:
+    """Every row of `account_balance` is what the journal says, behind the position `after`."""
     with closing(connect(url)) as connection:
-        accounts, right, rows = connection.execute(COMPARE_SQL).fetchone() or (0, 0, 0)
+        found = connection.execute(COMPARE_SQL.format(after=after)).fetchone()
+    accounts, right, rows = found or (0, 0, 0)
     if not accounts == right == rows:
         raise WrongResult(f"{rows} rows, {right} of them right, for {accounts} accounts")

@@ -14,6 +14,7 @@ from resource import RUSAGE_SELF, getrusage
 from bench import waves
 from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.cases.holdfast import table_app
+from bench.catch_up import FLUSH_EVENTS
 from bench.commits import Commits, Moment
 from bench.measure import Measure
 
@@ -22,13 +23,15 @@ PARTS = 5
 
 
 def cases(scale: Scale) -> list[Case]:
+    # In each part several batches, on little data too.
+    events = {d: max(scale.growth_events, 2 * PARTS * FLUSH_EVENTS[d]) for d in Database}
     return [
         Case(
             name=f"growth/{database}/table",
             database=database,
-            loaded_events=scale.growth_events,
+            loaded_events=events[database],
             load=waves.load,
-            run=partial(run, events=scale.growth_events),
+            run=partial(run, events=events[database]),
             check=waves.check,
         )
         for database in Database

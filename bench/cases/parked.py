@@ -8,13 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from statistics import median
 from uuid import UUID
 
-from bench import catch_up, journal, workload
+from bench import journal, waves
 from bench.append import PAYLOAD
 from bench.case import Case, Database, Sample, Scale, Stopwatch, WrongResult
 from bench.cases.holdfast import FundsCredited, table_app
@@ -25,7 +24,6 @@ from bench.workload import AccountEvent
 
 WARM_UP_BATCHES = 20
 LIVE_BATCHES = 200
-LEAST_BATCHES = 3
 DELAY_SECONDS = 86_400
 RECORDED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -48,9 +46,6 @@ PASS = "UPDATE holdfast_checkpoint SET position = ?"
 
 
 def cases(scale: Scale) -> list[Case]:
-    def events_on(database: Database) -> int:
-        return max(scale.events // 2, LEAST_BATCHES * FLUSH_EVENTS[database])
-
     return [
         case
         for name, lanes in (("none", 0), ("many", scale.parked_lanes))
@@ -59,10 +54,10 @@ def cases(scale: Scale) -> list[Case]:
             Case(
                 name=f"parked-batch/{database}/{name}",
                 database=database,
-                loaded_events=events_on(database),
+                loaded_events=scale.parked_batches * FLUSH_EVENTS[database],
                 load=partial(load, lanes=lanes),
                 run=run_batches,
-                check=partial(check_batches, lanes=lanes, events=events_on(database)),
+                check=partial(check_batches, lanes=lanes),
             ),
             Case(
                 name=f"parked-live/{database}/{name}",
@@ -116,12 +111,14 @@ def run_live(url: str) -> Sample:
 
 
 def load(url: str, count: int, *, lanes: int) -> None:
-    """W1, behind the events of parked lanes that the projection has passed already."""
+    """W2, behind the events of parked lanes that the projection has passed already."""
     journal.make(url)
     with closing(table_app(url)) as app:
         app.catch_up()  # makes the table and the checkpoint
-    if lanes + count:
-        journal.fill(url, _events(count, lanes=lanes))
+    if lanes:
+        journal.fill(url, _parked_events(lanes))
+    if count:
+        waves.fill(url, count, after=lanes)
     tomorrow = datetime.now(UTC) + timedelta(seconds=DELAY_SECONDS)
     with closing(connect(url)) as connection:
         at = tomorrow.isoformat() if is_sqlite(url) else tomorrow
@@ -133,9 +130,9 @@ def load(url: str, count: int, *, lanes: int) -> None:
         connection.commit()
 
 
-def check_batches(url: str, sample: Sample, *, lanes: int, events: int) -> None:
+def check_batches(url: str, sample: Sample, *, lanes: int) -> None:
     """The read model is right, and all lanes still wait."""
-    catch_up.check(url, replace(sample, events=events))
+    waves.check(url, sample, after=lanes)
     _check_lanes(url, lanes)
 
 
@@ -156,16 +153,14 @@ def _check_lanes(url: str, lanes: int) -> None:
         raise WrongResult(f"{found} lanes are closed, and should {lanes}")
 
 
-def _events(count: int, *, lanes: int) -> Iterator[AccountEvent]:
+def _parked_events(lanes: int) -> Iterator[AccountEvent]:
     for position in range(1, lanes + 1):
         yield AccountEvent(
             position=position,
             stream=f"parked-{position:07d}",
             version=1,
-            id=UUID(int=position),
+            id=UUID(int=position - 1),
             type="FundsCredited",
             data=PAYLOAD,
             recorded_at=RECORDED_AT,
         )
-    for event in workload.events(count):
-        yield replace(event, position=lanes + event.position)
