@@ -87,7 +87,8 @@ def main(
     if (figures := report.figure_table(samples)) is not None:
         console.print(figures)
     if found:
-        console.print(report.ratio_table(found))
+        # On little data most of the time goes into starting.
+        console.print(report.ratio_table(found, with_bars=not quick))
 
 
 @main.command("chart")

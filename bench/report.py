@@ -89,20 +89,21 @@ def shown(measure: Measure, value: float) -> str:
     return f"{_number(measure, value)} {_unit(measure)}".rstrip()
 
 
-def ratio_table(found: Sequence[Outcome]) -> Table:
+def ratio_table(found: Sequence[Outcome], *, with_bars: bool = True) -> Table:
     """One line per ratio, with its bar beside it."""
-    table = _table("How many times better, round by round", "case", "median", "range", "bar", "")
+    headings = ("median", "range", "bar", "") if with_bars else ("median", "range")
+    table = _table("How many times better, round by round", "case", *headings)
     verdicts = {None: "", True: "[green]met", False: "[red]not met"}
     for group, outcomes_ in groupby(found, lambda outcome: _group(outcome.ratio.case)):
         table.add_row(f"[bold]{group}")
         for outcome in outcomes_:
             ratio = outcome.ratio
+            bar = ("" if ratio.bar is None else f"{ratio.bar:.3g}", verdicts[outcome.met])
             table.add_row(
                 f"  {_compared(ratio)}",
                 f"{outcome.median:,.2f}",
                 f"{outcome.low:,.2f} – {outcome.high:,.2f}" if len(outcome.by_round) > 1 else "",
-                "" if ratio.bar is None else f"{ratio.bar:.3g}",
-                verdicts[outcome.met],
+                *(bar if with_bars else ()),
             )
         table.add_section()
     return table

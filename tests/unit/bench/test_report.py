@@ -64,6 +64,13 @@ def test_a_ratio_stands_beside_its_bar() -> None:
     assert "not met" not in text
 
 
+def test_a_table_without_bars_has_no_verdicts() -> None:
+    text = printed(report.ratio_table(list(outcomes(DELAYS, [RATIO])), with_bars=False))
+    assert "20.00" in text
+    assert "met" not in text
+    assert "bar" not in text
+
+
 def test_json_has_the_same_figures() -> None:
     found = json.loads(report.as_json(DELAYS, list(outcomes(DELAYS, [RATIO])), scale=QUICK))
     ours = found["cases"][0]
