@@ -57,6 +57,7 @@ from holdfast.sql.migrations import check_migrated, migrate
 from holdfast.sql.outbox import SqlClaims
 from holdfast.sql.outboxes import Outbox
 from holdfast.sql.queue import Queue
+from holdfast.sql.recent import Recent
 from holdfast.sql.records import Records
 from holdfast.sql.registering import first_left, register
 from holdfast.sql.source import JournalSource
@@ -99,6 +100,7 @@ class App:
         self._sources: dict[str, ForeignSource] = {}
         self._database: Database = _open(self.url)
         self._looks = Looks(self._database)
+        self._recent = Recent(self._database.bell)
         self._signals = Signals()
         self._signals.listen(log_signal)
         self._signals.listen(self._on_signal)
@@ -516,7 +518,8 @@ class App:
         def open_source(session: object) -> Source:
             assert isinstance(session, SqlSession)
             if definition.outbox is None:
-                return IdleSource(session, self._looks)
+                is_alone = len(self._catalog.names) == 1
+                return IdleSource(session, self._looks, None if is_alone else self._recent)
             return JournalSource(session)  # A relay does not read it, and only waits for news.
 
         return Wiring(
@@ -623,6 +626,7 @@ class App:
         self._progress.renew()
         self._inline.forked()
         self._looks.forked()
+        self._recent.forked()
 
 
 def _open(url: Any) -> Database:

@@ -147,7 +147,11 @@ def test_leader_frozen_while_its_commit_is_on_the_way_is_deposed(
         gate.execute("SELECT pg_advisory_lock(4711)")
         at_commit(postgres_url, "pg_advisory_xact_lock_shared(4711)")
         append(app, 5)
-        wait_until(lambda: len(waiting_for_lock(gate)) == 2, 30, f"both to commit: {frozen!r}")
+        wait_until(
+            lambda: len(waiting_for_lock(gate)) == len(PROJECTIONS),
+            30,
+            f"all to commit: {frozen!r}",
+        )
         frozen.freeze()
         depose(app)
         gate.execute("SELECT pg_advisory_unlock(4711)")

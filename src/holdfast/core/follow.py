@@ -114,6 +114,7 @@ class Follower:
 
     def _revise(self) -> None:
         """A person has changed something: goes on from what there is now."""
+        self._source.forget()
         checkpoint = self._still_ours(self._stint.session)
         self._stint.revise(checkpoint, read_lanes(self._stint.session, checkpoint))
 

@@ -58,6 +58,9 @@ class Source(Protocol):
         Returns it, moved on to where the feed begins if nothing was read from it before.
         """
 
+    def forget(self) -> None:
+        """A person has changed something: what was read before may be different now."""
+
     def wait(self, timeout_seconds: float) -> bool:
         """Returns when something may have been added since the last read, or in time; and which."""
 

@@ -126,6 +126,9 @@ class PartitionSource:
             )
         return checkpoint
 
+    def forget(self) -> None:
+        """Nobody can change a record."""
+
     def wait(self, timeout_seconds: float) -> bool:
         if self._events and self._events[-1].position > self._read:
             # Somebody waits who does not want to read now: nothing is piled up for him.

@@ -8,6 +8,7 @@ from holdfast.core.errors import StoreUnavailable
 from holdfast.core.ports import Checkpoint, Chunk
 from holdfast.core.sets import Extent
 from holdfast.sql.looks import Look, Looks
+from holdfast.sql.recent import Recent
 from holdfast.sql.source import JournalSource
 from holdfast.sql.store import SqlSession
 
@@ -22,8 +23,9 @@ class IdleSource:
     read at once, unless the runner has no connection, and looks first.
     """
 
-    def __init__(self, session: SqlSession, looks: Looks) -> None:
-        self._session, self._looks = session, looks
+    def __init__(self, session: SqlSession, looks: Looks, recent: Recent | None = None) -> None:
+        """`recent`: what others of the process have read; None if there are no others."""
+        self._session, self._looks, self._recent = session, looks, recent
         self._bell = session.database.bell
         self._source = JournalSource(session)
         self._heard = self._read_at = self._bell.rings
@@ -34,7 +36,13 @@ class IdleSource:
     def read(self, after: int, limit: int) -> Chunk:
         if self._has_nothing(after):
             return Chunk(())
-        chunk = self._source.read(after, limit)
+        if self._recent is None:
+            chunk = self._source.read(after, limit)
+        else:
+            chunk, self._heard = self._recent.read(
+                after, limit, lambda: self._source.read(after, limit)
+            )
+            self._read_at = self._heard
         self._note(is_idle=not chunk.events)
         return chunk
 
@@ -49,7 +57,12 @@ class IdleSource:
         return self._source.head()
 
     def check(self, checkpoint: Checkpoint) -> Checkpoint:
+        self.forget()
         return self._source.check(checkpoint)
+
+    def forget(self) -> None:
+        if self._recent is not None:
+            self._recent.clear()
 
     def wait(self, timeout_seconds: float) -> bool:
         self._rest()

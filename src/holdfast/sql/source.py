@@ -37,6 +37,9 @@ class JournalSource:
             )
         return checkpoint
 
+    def forget(self) -> None:
+        """Nothing is kept."""
+
     def wait(self, timeout_seconds: float) -> bool:
         has_rung = self._database.bell.wait(self._heard, timeout_seconds)
         self._heard = self._database.bell.rings

@@ -1,0 +1,121 @@
+"""What was read of the journal last, for all runners of a process.
+
+Those who follow the same journal are mostly at the same place: one of them reads, the others have
+what it has read. Payloads are decoded by each for itself, since handlers may change what they get.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.core.ports import Chunk
+from holdfast.core.signals import Bell
+
+KEPT_BYTES = 8 * 2**20
+"""So many bytes of payloads are kept, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A chunk that was read: after which position, and whether it goes to the journal's end."""
+
+    after: int
+    chunk: Chunk
+    is_last: bool
+    rings: int
+    """How often the bell had rung before it was read."""
+    size_bytes: int
+
+
+class _Flight:
+    """A read that is on its way, for those who want the same."""
+
+    def __init__(self) -> None:
+        self.landed = threading.Event()
+        self.result: tuple[Chunk, int] | None = None
+
+
+class Recent:
+    """The last chunks, and the reads that are on their way."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self._lock = threading.Lock()
+        self._kept: deque[_Kept] = deque()
+        self._size_bytes = 0
+        self._flights: dict[tuple[int, int], _Flight] = {}
+
+    def read(self, after: int, limit: int, read: Callable[[], Chunk]) -> tuple[Chunk, int]:
+        """What comes after a position, and how often the bell had rung before it was read.
+
+        What has come since then is announced by another ring, or found by the next poll.
+        """
+        with self._lock:
+            found = self._find(after, limit)
+            if found is not None:
+                return found
+            flight = self._flights.get((after, limit))
+            joins = flight is not None
+            if flight is None:
+                flight = self._flights[after, limit] = _Flight()
+        if joins:
+            flight.landed.wait()
+            if flight.result is not None:
+                return flight.result
+            return self._read(read)  # Whoever reads for himself learns what is wrong.
+        try:
+            flight.result = self._read(read)
+            with self._lock:
+                if self._flights.get((after, limit)) is flight:
+                    self._keep(after, limit, *flight.result)
+            return flight.result
+        finally:
+            with self._lock:
+                if self._flights.get((after, limit)) is flight:
+                    del self._flights[after, limit]
+            flight.landed.set()
+
+    def clear(self) -> None:
+        """People may have changed what was read, or restored another copy."""
+        with self._lock:
+            self._forget()
+
+    def forked(self) -> None:
+        """In the child: nobody lands any more."""
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        self._flights, self._size_bytes = {}, 0
+
+    def _read(self, read: Callable[[], Chunk]) -> tuple[Chunk, int]:
+        rings = self._bell.rings
+        return read(), rings
+
+    def _find(self, after: int, limit: int) -> tuple[Chunk, int] | None:
+        for kept in reversed(self._kept):
+            events = kept.chunk.events
+            if kept.after <= after < events[-1].position:
+                # The rest of one that is not the last would be taken for the journal's end.
+                if after > kept.after and not kept.is_last:
+                    continue
+                start = bisect_right(events, after, key=lambda event: event.position)
+                rest = events[start:]
+                if len(rest) == limit or (kept.is_last and len(rest) < limit):
+                    return Chunk(rest), kept.rings
+        return None
+
+    def _keep(self, after: int, limit: int, chunk: Chunk, rings: int) -> None:
+        if not chunk.events or chunk.held:
+            return
+        size_bytes = sum(len(event.data) for event in chunk.events)
+        is_last = len(chunk.events) < limit
+        self._kept.append(_Kept(after, chunk, is_last, rings, size_bytes))
+        self._size_bytes += size_bytes
+        while self._size_bytes > KEPT_BYTES:
+            self._size_bytes -= self._kept.popleft().size_bytes

@@ -1,0 +1,160 @@
+"""Reads that runners of a process share: the same as if each had read for itself."""
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+
+from holdfast.core.event import RawEvent
+from holdfast.core.ports import Chunk
+from holdfast.core.signals import Bell
+from holdfast.sql import recent as module
+from holdfast.sql.recent import Recent
+from tests.support.postgres import wait_until
+
+LIMIT = 3
+
+
+class Journal:
+    """Events at positions, and how often they were read."""
+
+    def __init__(self, *positions: int) -> None:
+        self.positions = list(positions)
+        self.reads = 0
+
+    def reading(self, after: int, *, held: bool = False) -> Callable[[], Chunk]:
+        def read() -> Chunk:
+            self.reads += 1
+            found = [p for p in self.positions if p > after][:LIMIT]
+            return Chunk([event(position) for position in found], held)
+
+        return read
+
+
+def event(position: int) -> RawEvent:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return RawEvent(position, "a", position, uuid4(), "Counted", "{}", "{}", at)
+
+
+def read(recent: Recent, journal: Journal, after: int, *, held: bool = False) -> list[int]:
+    chunk, _ = recent.read(after, LIMIT, journal.reading(after, held=held))
+    return [found.position for found in chunk.events]
+
+
+@pytest.fixture
+def bell() -> Bell:
+    return Bell()
+
+
+@pytest.fixture
+def recent(bell: Bell) -> Recent:
+    return Recent(bell)
+
+
+def test_what_one_has_read_the_others_have(recent: Recent) -> None:
+    journal = Journal(1, 2, 4, 5, 6, 7)
+    for _ in range(3):
+        assert [read(recent, journal, after) for after in (0, 4)] == [[1, 2, 4], [5, 6, 7]]
+    assert journal.reads == 2
+
+
+def test_who_is_a_little_ahead_has_the_rest_of_the_end(recent: Recent) -> None:
+    journal = Journal(1, 3)
+    assert read(recent, journal, 0) == [1, 3]
+    assert [read(recent, journal, after) for after in (1, 2)] == [[3], [3]]
+    assert journal.reads == 1
+    assert read(recent, journal, 3) == []
+    assert journal.reads == 2
+
+
+def test_the_rest_of_what_is_not_the_end_is_read(recent: Recent) -> None:
+    """It would look like the end of the journal."""
+    journal = Journal(1, 2, 3, 4)
+    assert read(recent, journal, 0) == [1, 2, 3]
+    assert read(recent, journal, 1) == [2, 3, 4]
+
+
+def test_another_limit_gets_no_more_than_it_asks_for(recent: Recent) -> None:
+    journal = Journal(1, 2)
+    assert read(recent, journal, 0) == [1, 2]
+    chunk, _ = recent.read(0, 1, lambda: Chunk([event(1)]))
+    assert [found.position for found in chunk.events] == [1]
+
+
+def test_what_is_held_or_nothing_is_not_kept(recent: Recent) -> None:
+    journal = Journal(1)
+    assert [read(recent, journal, 0, held=True) for _ in range(2)] == [[1], [1]]
+    assert [read(recent, journal, 1) for _ in range(2)] == [[], []]
+    assert journal.reads == 4
+
+
+def test_rings_since_the_read_are_news(recent: Recent, bell: Bell) -> None:
+    journal = Journal(1)
+    bell.ring()
+    _, first = recent.read(0, LIMIT, journal.reading(0))
+    bell.ring()
+    _, again = recent.read(0, LIMIT, journal.reading(0))
+    assert first == again == bell.rings - 1
+    assert bell.wait(again, 0)
+
+
+def test_what_people_have_changed_is_read_again(recent: Recent) -> None:
+    journal = Journal(1)
+    assert read(recent, journal, 0) == [1]
+    journal.positions = [2]
+    recent.clear()
+    assert read(recent, journal, 0) == [2]
+
+
+def test_little_is_kept(recent: Recent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 7)
+    journal = Journal(1, 2, 3, 4, 5, 6)
+    assert [read(recent, journal, after) for after in (0, 3, 0)] == [
+        [1, 2, 3],
+        [4, 5, 6],
+        [1, 2, 3],
+    ]
+    assert journal.reads == 3
+
+
+@pytest.mark.parametrize("outcome", ["read", "failed", "cleared"])
+def test_who_comes_meanwhile_waits_for_the_same(recent: Recent, outcome: str) -> None:
+    journal = Journal(1)
+    begun, may_end = threading.Event(), threading.Event()
+    found: list[list[int]] = []
+
+    def slow() -> Chunk:
+        chunk = journal.reading(0)()
+        begun.set()
+        may_end.wait(30)
+        if outcome == "failed":
+            raise OSError
+        return chunk
+
+    def first() -> None:
+        try:
+            recent.read(0, LIMIT, slow)
+        except OSError:
+            assert outcome == "failed"
+
+    threads = [threading.Thread(target=first)]
+    threads[0].start()
+    begun.wait(30)
+    if outcome == "cleared":
+        journal.positions = [2]
+        recent.clear()
+    for _ in range(2):
+        join = threading.Thread(target=lambda: found.append(read(recent, journal, 0)))
+        threads.append(join)
+        join.start()
+        if outcome == "cleared":
+            join.join(30)
+    may_end.set()
+    for thread in threads:
+        thread.join(30)
+    wait_until(lambda: len(found) == 2, 30, "all to have it")
+    assert found == [[2] if outcome == "cleared" else [1]] * 2
+    assert journal.reads <= (3 if outcome == "failed" else 2)
+    assert read(recent, journal, 0) == ([2] if outcome == "cleared" else [1])
