@@ -21,8 +21,10 @@ from holdfast import (
     on,
 )
 from holdfast.core import handling
+from holdfast.core.signals import PollFailed, Signal
 from holdfast.testing.contracts.samples import WAIT_SECONDS, Counted, fetch
 from tests.contract.databases import EMPTY
+from tests.support.postgres import wait_until
 
 GATE = 4712
 INSERT = "INSERT INTO written VALUES (%s)"
@@ -134,38 +136,56 @@ def test_a_savepoint_of_the_handlers_own(app: App) -> None:
     assert failed(app) == {}
 
 
-def test_statements_that_were_never_prepared_are_not_taken_for_prepared(app: App) -> None:
-    """psycopg prepares a statement at its sixth use, and this one stands behind a failing one."""
+@pytest.mark.parametrize("second", range(2, 9))
+@pytest.mark.parametrize("own", [False, True])
+def test_statements_that_were_never_prepared_are_not_taken_for_prepared(
+    app: App, monkeypatch: pytest.MonkeyPatch, second: int, own: bool
+) -> None:
+    """psycopg prepares a statement at its sixth use, which may be behind one that fails."""
+    monkeypatch.setattr(handling, "CARE_EVENTS", 1000)
+    sick = {1, second}
 
     def handle(n: int, tx: Tx) -> None:
-        if n in (6, 11, 12):
+        if own and n in sick:
+            tx.execute("SAVEPOINT own")
+        if n in sick:
             tx.write("SELECT 1 / 0")
         tx.write("SELECT %s::bigint + 1", (n,))
-
-    register(app, handle)
-    append(app, 30)
-    app.catch_up()
-    assert failed(app) == dict.fromkeys([6, 11, 12], "DivisionByZero")
-    assert written(app) == [n for n in range(30) if n not in (6, 11, 12)]
-
-
-def test_in_a_savepoint_of_the_handlers_own_neither(app: App) -> None:
-    def handle(n: int, tx: Tx) -> None:
-        if n == 6:
-            tx.execute("SAVEPOINT own")
-            tx.write("SELECT 1 / 0")
-            tx.write("SELECT %s::bigint + 1", (n,))
+        if own and n in sick:
             with pytest.raises(psycopg.errors.DivisionByZero):
                 tx.execute("SELECT 1")
             tx.execute("ROLLBACK TO SAVEPOINT own")
-        else:
-            tx.write("SELECT %s::bigint + 1", (n,))
 
     register(app, handle)
     append(app, 20)
     app.catch_up()
-    assert failed(app) == {}
-    assert written(app) == list(range(20))
+    lost = set() if own else sick
+    assert failed(app) == dict.fromkeys(lost, "DivisionByZero")
+    assert written(app) == [n for n in range(20) if n not in lost]
+
+
+def test_an_error_is_shown_that_is_known_before_anybody_waits(
+    app: App, shared_postgres_url: str
+) -> None:
+    """And not what it has done to the statements behind it."""
+    take = "SELECT pg_try_advisory_lock(%s)"
+
+    def handle(n: int, tx: Tx) -> None:
+        if n == 0:
+            tx.execute("SELECT pg_advisory_xact_lock(%s)", (GATE,))
+            tx.write(INSERT, (n,))
+            tx.write("SELECT 1")
+            with psycopg.connect(shared_postgres_url, autocommit=True) as other:
+                wait_until(  # The error lets go of the lock.
+                    lambda: other.execute(take, (GATE,)).fetchone() == (True,),
+                    WAIT_SECONDS,
+                    "the error",
+                )
+
+    register(app, handle)
+    append(app, 3)
+    app.catch_up()
+    assert failed(app) == {0: "UniqueViolation"}
 
 
 @pytest.mark.parametrize(
@@ -286,7 +306,11 @@ def test_an_event_that_always_loses_the_connection_is_blamed(
 
     register(app, handle)
     append(app, 200)
+    losses: list[Signal] = []
+    app.listen(lambda signal: losses.append(signal) if isinstance(signal, PollFailed) else None)
     app.catch_up(timeout_seconds=60)
+    if care:
+        assert len(losses) < 20  # It is found by the care that a session begins with.
     assert set(failed(app)) == {at}
     assert written(app) == [n for n in range(200) if n != at]
 

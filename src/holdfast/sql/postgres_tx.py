@@ -101,7 +101,7 @@ class PostgresTx:
             try:
                 pipeline.__exit__(None, None, None)
             except psycopg.Error as found:
-                error = error or _first(found)
+                error = error or found
             if error is not None:
                 self.failed, self._is_stale = error, True
                 raise error
@@ -151,13 +151,3 @@ def _gather(raw: psycopg.Connection[Row], *, on: bool) -> None:
             borrowed.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, on)
         finally:
             borrowed.detach()
-
-
-def _first(error: psycopg.Error) -> psycopg.Error:
-    """The error that a pipeline was aborted by."""
-    while isinstance(error, psycopg.errors.PipelineAborted):
-        cause = error.__context__
-        if not isinstance(cause, psycopg.Error):
-            break
-        error = cause
-    return error

@@ -224,25 +224,50 @@ class WritingContract:
         assert seen == [(1, 141), (2, 141)]
         assert told == self.written(app) == list(range(EVENTS))
 
+    @pytest.mark.parametrize("swallows", [True, False])
     def test_who_finds_another_events_error_is_not_blamed(
-        self, app: App, bad: set[int], told: list[int], register: Callable[..., None]
+        self, app: App, care: None, swallows: bool
     ) -> None:
         """Not even if it swallows the error, or fails because of it."""
+        insert = f"INSERT INTO written VALUES ({self.placeholder}, {self.placeholder})"
 
-        def first(n: int, tx: Tx) -> None:
-            if n % 3 == 0:
+        @app.projection(policy=Policy(on_error=Skip()))
+        class Written(Projection):
+            tables: ClassVar = {"written": ROWS}
+
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                n = event.data.n
+                if n % 3 < 2:
+                    tx.write(insert, (n, None if n % 3 == 1 else "x"))
+                    return
                 try:
                     tx.fetch("SELECT count(*) FROM written")
                 except Exception as error:
-                    if n % 2:
+                    if not swallows:
                         raise KeyError(n) from error
 
-        register(Policy(on_error=Skip()), first)
-        bad |= {n for n in range(EVENTS) if n % 3 == 2}
         self.append(app)
         app.catch_up()
-        assert {item.position - 1 for item in app.queue.list(limit=EVENTS)} == bad
-        assert told == self.written(app) == [n for n in range(EVENTS) if n not in bad]
+        items = app.queue.list(limit=EVENTS)
+        assert [item.position - 1 for item in items] == [*range(1, EVENTS, 3)]
+        assert self.written(app) == [*range(0, EVENTS, 3)]
+
+    def test_one_fails_by_what_it_raises_and_the_next_by_what_it_writes(
+        self, app: App, bad: set[int], told: list[int], register: Callable[..., None]
+    ) -> None:
+        def first(n: int, _: Tx) -> None:
+            if n in (1, 141):
+                raise KeyError(n)
+
+        register(Policy(on_error=Skip()), first)
+        bad |= {2, 142}
+        self.append(app)
+        app.catch_up()
+        items = app.queue.list(limit=EVENTS)
+        lost = [1, 2, 141, 142]
+        assert [item.position - 1 for item in items] == lost
+        assert told == self.written(app) == [n for n in range(EVENTS) if n not in lost]
 
     def test_what_a_handler_raises_is_its_own(
         self, app: App, told: list[int], register: Callable[..., None]
