@@ -85,8 +85,8 @@ class PostgresDatabase:
         self._pool = Pool(
             self.connect_raw, max_connections=POOL_CONNECTIONS, wait_seconds=CONNECT_SECONDS
         )
-        self._keeper = Keeper(self.connect_raw, self.bell)
         self._notifier = Notifier(self.connect_raw)
+        self._keeper = Keeper(self.connect_raw, self.bell, self._notifier)
         forks.at_fork(self, PostgresDatabase.forked)
 
     def connect(self) -> PostgresConnection:

@@ -47,12 +47,12 @@ class PostgresConnection:
                 params or {},
                 binary=True,
             )
-            return cursor.fetchall() if cursor.description else []
+            return _rows(cursor)
 
     def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
         with self._translated():
             cursor = self.raw.execute(sql, params, binary=True)
-            return cursor.fetchall() if cursor.description else []
+            return _rows(cursor)
 
     def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
         with self._translated(), self.raw.cursor() as cursor:
@@ -202,6 +202,12 @@ class PostgresConnection:
             if (unavailable := self._database.unavailable(error)) is None:
                 raise
             raise unavailable from error
+
+
+def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:
+    """What a statement has returned; nothing, where it returns no rows."""
+    result = cursor.pgresult
+    return cursor.fetchall() if result is not None and result.nfields else []
 
 
 def _name(name: str) -> str:

@@ -34,8 +34,9 @@ Connect = Callable[[], psycopg.Connection[Any]]
 class Keeper:
     """Holds the leases of this process, and rings the bell when another process has appended."""
 
-    def __init__(self, connect: Connect, bell: Bell) -> None:
-        self._connect, self._bell = connect, bell
+    def __init__(self, connect: Connect, bell: Bell, notifier: Notifier) -> None:
+        """`notifier`: for what it tells, the bell has rung already."""
+        self._connect, self._bell, self._notifier = connect, bell, notifier
         self._lock = threading.RLock()
         self._raw: psycopg.Connection[Any] | None = None
         self._held: set[int] = set()
@@ -143,9 +144,8 @@ class Keeper:
                         return
                     # Also notices that the server has closed the connection.
                     raw.pgconn.consume_input()
-                    if raw.pgconn.notifies() is not None:
-                        while raw.pgconn.notifies() is not None:
-                            pass
+                    told_by = {told.be_pid for told in iter(raw.pgconn.notifies, None)}
+                    if told_by - {self._notifier.backend_pid}:
                         self._bell.ring()
         with self._lock:
             if raw is self._raw:
@@ -186,6 +186,8 @@ class Notifier:
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
         self._thread: threading.Thread | None = None
+        self.backend_pid: int | None = None
+        """Of the connection that tells."""
         self.forked()
 
     def forked(self) -> None:
@@ -193,7 +195,7 @@ class Notifier:
         self._lock = threading.Lock()
         self._wanted = threading.Event()
         self._closing = threading.Event()
-        self._thread = None
+        self._thread = self.backend_pid = None
 
     def kick(self) -> None:
         """Returns at once; the notification follows on a connection of its own."""
@@ -224,6 +226,7 @@ class Notifier:
             try:
                 if raw is None:
                     raw = self._connect()
+                    self.backend_pid = raw.info.backend_pid
                     raw.execute("SET synchronous_commit = off")
                 raw.execute(f"NOTIFY {CHANNEL}")
             except (psycopg.Error, StoreUnavailable):
