@@ -89,15 +89,18 @@ class Care:
     """
 
     def __init__(self) -> None:
-        self.left = CARE_EVENTS
+        self._left, self._since = CARE_EVENTS, 0
 
-    def renew(self, events: int = 0) -> None:
-        """Something has failed that one of so many events has written."""
-        self.left = max(CARE_EVENTS, events)
+    def covers(self, event: RawEvent) -> bool:
+        return self._left > 0 and event.position >= self._since
+
+    def renew(self, since: RawEvent, events: int = 0) -> None:
+        """Something has failed that one of so many events, from this one on, has written."""
+        self._left, self._since = max(CARE_EVENTS, events), since.position
 
     def passed(self) -> None:
         """An event has gone well with care."""
-        self.left = max(0, self.left - 1)
+        self._left -= 1
 
 
 class HandlerBatch:
@@ -137,7 +140,8 @@ class HandlerBatch:
             return False
         # The first one is always waited for: so what comes before a later one can be committed.
         waits = self._is_exact or not self._has_savepoint or instead is not None
-        waits = waits or self._care.left > 0
+        is_careful = self._care.covers(event)
+        waits = waits or is_careful
         if not self._has_savepoint or len(self._group) >= self._size:
             self._next_group()
         try:
@@ -145,7 +149,7 @@ class HandlerBatch:
         except BaseException as error:
             self._settle()
             if self._tx.failed is not None:
-                self._care.renew()
+                self._care.renew(event)
             failed = self._calls.blamed(event, error)
             if isinstance(failed, EventFailed):
                 try:
@@ -156,7 +160,7 @@ class HandlerBatch:
                 with suppress(RolledBack, StoreUnavailable):
                     self._work.undo()  # Says so if a handler has ended the transaction.
             raise failed from error
-        if waits:
+        if is_careful:
             self._care.passed()
         self._group.append((event, handler))
         return True
@@ -199,7 +203,7 @@ class HandlerBatch:
         error = self._tx.failed
         if first is None or error is None:
             return
-        self._care.renew(self._unsure_events + 1)
+        self._care.renew(first, self._unsure_events + 1)
         failed = self._calls.blamed(first, error)
         if not (isinstance(failed, StoreFailedAt) and failed.error.connection_lost):
             with suppress(RolledBack, StoreUnavailable):

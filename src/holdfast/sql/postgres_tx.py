@@ -20,6 +20,9 @@ MAX_CURSORS = 32
 GATHERED_STATEMENTS = 32
 """Written statements that are gathered before they are sent: each packet wakes the server."""
 
+UNGATHERED_STATEMENTS = 4
+"""The first ones are not: if they are waited for soon, that would cost more than it saves."""
+
 
 class PostgresTx:
     """The transaction as handlers see it.
@@ -74,7 +77,6 @@ class PostgresTx:
                 pipeline.__enter__()
                 self._pipeline = pipeline
                 self._gathered = 0
-                _gather(self._raw, on=True)
             try:
                 self._cursor(sql).execute(sql, params or None)
             except psycopg.Error as error:
@@ -82,8 +84,7 @@ class PostgresTx:
                     raise  # By the client: it concerns this statement, or the connection is gone.
                 self._error = error
             self._gathered += 1
-            if self._gathered == GATHERED_STATEMENTS:
-                self._gathered = 0
+            if self._gathered % GATHERED_STATEMENTS == UNGATHERED_STATEMENTS:
                 _gather(self._raw, on=False)
                 _gather(self._raw, on=True)
 
@@ -97,7 +98,8 @@ class PostgresTx:
                 return
             pipeline, self._pipeline = self._pipeline, None
             error, self._error = self._error, None
-            _gather(self._raw, on=False)
+            if self._gathered >= UNGATHERED_STATEMENTS:
+                _gather(self._raw, on=False)
             try:
                 pipeline.__exit__(None, None, None)
             except psycopg.Error as found:
