@@ -8,7 +8,7 @@ from threading import Event as Flag
 
 from holdfast.core.apply import Applier
 from holdfast.core.drain import Drainer
-from holdfast.core.errors import Fenced, HoldfastError
+from holdfast.core.errors import Fenced, HoldfastError, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Lease, Revised, Session, Source
 from holdfast.core.queue import UNKNOWN
@@ -162,6 +162,7 @@ class Follower:
             self._suspicion.goes_singly
             or self._suspicion.suspect is not None
             or self._suspicion.blamed
+            or self._suspicion.set_lost_after == stint.checkpoint.position
             or stint.judge.has_records
             or any(position > stint.checkpoint.position for position in stint.lanes.resolved)
         )
@@ -169,8 +170,13 @@ class Follower:
     def _apply_set(self, sets: SetApplier) -> Read:
         """Lets the database apply what comes next."""
         extent = self._extent(self._stint.checkpoint.position, SET_EVENTS)
-        with self._told(), solitude.shared():
-            sets.apply(extent)
+        try:
+            with self._told(), solitude.shared():
+                sets.apply(extent)
+        except StoreUnavailable as error:
+            if error.connection_lost:
+                self._suspicion.set_lost_after = self._stint.checkpoint.position
+            raise
         at_head = extent.held or extent.events < SET_EVENTS
         return Read([], at_head=at_head, held=extent.held)
 

@@ -94,6 +94,9 @@ class Suspicion:
         self.marked: int | None = None
         """The position of an event that processes have died at. It comes before all others."""
         self._deaths = 0
+        self.set_lost_after: int | None = None
+        """After which position a stretch was lost with the connection: one of its events may be to
+        blame, and that shows only when they come by themselves."""
 
     @property
     def goes_singly(self) -> bool:
