@@ -222,7 +222,7 @@ def test_projections_follow_a_late_commit_in_order(
     append(app, "shared", slow, count=3)
     append(app, "after", count=3)
     with app.running():
-        for name in ("ledger", "totals"):
+        for name in PROJECTIONS:
             app.wait_for(name, 1)
         assert check_rows(postgres_url).positions == dict.fromkeys(PROJECTIONS, 1)
         slow.commit()
