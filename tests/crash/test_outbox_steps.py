@@ -59,8 +59,8 @@ def test_what_a_process_left_is_repaired(
     assert deaths
     with WorkerProcess(store_url, command=COMMAND) as worker:
         await_settled(store_url, outbox_kind, lambda: worker)
-        # All may have been done before it: it hears signals when it has said something.
-        wait_until(lambda: bool(worker.lines), 30, "it to begin")
+        # All may have been done before it: it hears signals when it has said so.
+        wait_until(lambda: any("running" in line for line in worker.lines), 30, "it to begin")
         assert worker.stop() == 0, worker
     assert len(check_all_applied(store_url, outbox_kind).applied) == 30
 
