@@ -65,6 +65,12 @@ def test_no_more_processes_than_there_is_work_for(any_place: Place) -> None:
     assert "process 2 of 2 is" in "\n".join(crew.err)
 
 
+def test_a_part_that_is_none_is_refused(any_place: Place) -> None:
+    result = any_place.run("run", "bank:app", HOLDFAST_PART="one half")
+    assert result.code == 1
+    assert "HOLDFAST_PART is 'one half'" in result.error
+
+
 def test_who_is_orphaned_ends(any_place: Place) -> None:
     any_place.credit(1)
     crew = start(any_place, 2)

@@ -7,6 +7,7 @@ interpreter. A process that dies is started again. When this one ends, in whatev
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
+
+from holdfast.core.errors import ConfigError
 
 PART = "HOLDFAST_PART"
 """Which part a process takes of how many, and whose child it is: `0/2/1234`."""
@@ -44,7 +47,12 @@ class Part:
 def own_part() -> Part | None:
     """Which part this process takes, if it is one of several."""
     text = os.environ.pop(PART, None)  # It is not for what this process starts in its turn.
-    return None if text is None else Part(*map(int, text.split("/")))
+    if text is None:
+        return None
+    numbers = re.fullmatch(r"(\d+)/(\d+)/(\d+)", text, re.ASCII)
+    if numbers is None:
+        raise ConfigError(f"{PART} is {text!r}; it is set by --processes, and not for people")
+    return Part(*map(int, numbers.groups()))
 
 
 class _Member:

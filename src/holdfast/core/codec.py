@@ -29,6 +29,8 @@ decode_json: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
 VERSION_KEY = "schema_version"
 """Where an event's metadata carries its payload's version; absent means 1."""
 
+_UNREAD: Any = object()
+
 NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -155,39 +157,14 @@ class EventTypes:
 
     def decode(self, raw: RawEvent) -> Event[Any]:
         """Decodes an event's payload into its registered class, or into a dict."""
-        decode = self._direct.get(raw.type)
-        if decode is None or raw.metadata != "{}":
-            return self._decode(raw)
-        try:
-            data = decode(raw.data)
-        except Exception:
-            return self._decode(raw)  # Which says what is wrong.
-        return Event(
-            position=raw.position,
-            stream=raw.stream,
-            version=raw.version,
-            id=raw.id,
-            type=raw.type,
-            data=data,
-            metadata=NO_METADATA,
-            recorded_at=raw.recorded_at,
-        )
-
-    def _decode(self, raw: RawEvent) -> Event[Any]:
-        entry = self._by_name.get(raw.type)
-        try:
-            metadata = NO_METADATA if raw.metadata == "{}" else decode_json(raw.metadata)
-            if entry is None:
-                data = decode_json(raw.data)
-            elif entry.version == 1 and not entry.upcasters:
-                data = entry.decode(raw.data)
-            else:
-                data = self._upcast(entry, raw, metadata)
-        except Exception as error:
-            raise PayloadError(
-                f"event {raw.id} ({raw.type!r}, stream {raw.stream!r} version {raw.version}, "
-                f"position {raw.position}) can't be decoded: {describe(error)}"
-            ) from error
+        decode, data, metadata = self._direct.get(raw.type), _UNREAD, NO_METADATA
+        if decode is not None and raw.metadata == "{}":
+            try:
+                data = decode(raw.data)
+            except Exception:
+                data = _UNREAD  # What is wrong is said below.
+        if data is _UNREAD:
+            data, metadata = self._read(raw)
         return Event(
             position=raw.position,
             stream=raw.stream,
@@ -198,6 +175,22 @@ class EventTypes:
             metadata=metadata,
             recorded_at=raw.recorded_at,
         )
+
+    def _read(self, raw: RawEvent) -> tuple[Any, Mapping[str, Any]]:
+        """The payload and the metadata of any event; raises PayloadError."""
+        entry = self._by_name.get(raw.type)
+        try:
+            metadata = NO_METADATA if raw.metadata == "{}" else decode_json(raw.metadata)
+            if entry is None:
+                return decode_json(raw.data), metadata
+            if entry.version == 1 and not entry.upcasters:
+                return entry.decode(raw.data), metadata
+            return self._upcast(entry, raw, metadata), metadata
+        except Exception as error:
+            raise PayloadError(
+                f"event {raw.id} ({raw.type!r}, stream {raw.stream!r} version {raw.version}, "
+                f"position {raw.position}) can't be decoded: {describe(error)}"
+            ) from error
 
     def upcast_types(self) -> set[str]:
         """Types of which payloads of older versions may be stored."""
