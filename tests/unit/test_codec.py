@@ -68,7 +68,7 @@ PAYLOADS: list[Any] = [
 
 
 def stored(type_name: str, data: str, *, metadata: str = "{}") -> RawEvent:
-    return RawEvent(9, "order-1", 3, UUID(int=5), type_name, data, metadata, NOON)
+    return RawEvent(9, "order-1", 3, str(UUID(int=5)), type_name, data, metadata, NOON)
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=lambda payload: type(payload).__name__)

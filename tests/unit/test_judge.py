@@ -87,7 +87,9 @@ def court() -> Iterator[Callable[..., Court]]:
 
 def event_at(position: int, data: str = '{"amount":5}', kind: str = "credited") -> RawEvent:
     stream = f"account-{position}"
-    return RawEvent(position, stream, 1, UUID(int=position), kind, data, "{}", FixedClock().now())
+    return RawEvent(
+        position, stream, 1, str(UUID(int=position)), kind, data, "{}", FixedClock().now()
+    )
 
 
 class Asked:

@@ -19,7 +19,7 @@ def at(seconds: float) -> datetime:
 
 
 def event_at(position: int, stream: str = "a") -> RawEvent:
-    return RawEvent(position, stream, position, UUID(int=position), "t", "{}", "{}", AT)
+    return RawEvent(position, stream, position, str(UUID(int=position)), "t", "{}", "{}", AT)
 
 
 def entry(

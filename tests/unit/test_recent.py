@@ -35,7 +35,7 @@ class Journal:
 
 def event(position: int) -> RawEvent:
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    return RawEvent(position, "a", position, uuid4(), "Counted", "{}", "{}", at)
+    return RawEvent(position, "a", position, str(uuid4()), "Counted", "{}", "{}", at)
 
 
 def read(recent: Recent, journal: Journal, after: int, *, held: bool = False) -> list[int]:

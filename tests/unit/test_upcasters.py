@@ -24,7 +24,7 @@ def stored(type_name: str, data: str, *, version: int = 1, metadata: str = "") -
     if not metadata:
         metadata = "{}" if version == 1 else f'{{"{VERSION_KEY}":{version}}}'
     moment = datetime(2024, 2, 29, tzinfo=UTC)
-    return RawEvent(9, "order-1", 3, UUID(int=5), type_name, data, metadata, moment)
+    return RawEvent(9, "order-1", 3, str(UUID(int=5)), type_name, data, metadata, moment)
 
 
 Kind = Callable[[], type]

@@ -13,6 +13,8 @@ from holdfast.core.errors import AppendError, HoldfastError
 
 T = TypeVar("T")
 
+_uuid = msgspec.json.Decoder(UUID).decode
+
 MAX_STREAM_CHARACTERS = 512
 MAX_TYPE_CHARACTERS = 255
 
@@ -37,17 +39,23 @@ class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True, gc=False):
 class RawEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stored event whose payload is not decoded yet: `data` and `metadata` are JSON text.
 
-    Sources return these, so that events nobody handles are never decoded.
+    Sources return these, so that events nobody handles are never decoded. `id_text` is the id as
+    `str` writes it: a UUID is an object that the garbage collector looks at, and there may be
+    50,000 in a batch.
     """
 
     position: int
     stream: str
     version: int
-    id: UUID
+    id_text: str
     type: str
     data: str
     metadata: str
     recorded_at: datetime
+
+    @property
+    def id(self) -> UUID:
+        return _uuid(f'"{self.id_text}"')
 
 
 class ForeignEvent(RawEvent, frozen=True, array_like=True, gc=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from threading import Event as Flag
 
 from holdfast.core.apply import Applier
@@ -153,7 +154,7 @@ class Follower:
         elif read.through > stint.checkpoint.position:
             self._applier.pass_to(read.through)
             stint.emit(Committed(*stint.names, read.through, 0, 0.0))
-        return read
+        return replace(read, events=[])  # They are done with: the next batch needs their room.
 
     def _goes_by_sets(self) -> bool:
         """Whether nothing is known of any event that comes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -113,7 +114,7 @@ def raw_event(record: Record, decoded: Decoded, *, contiguous: bool) -> KafkaEve
         record.offset + 1,
         stream,
         version,
-        _id(record, decoded.id),
+        str(_id(record, decoded.id)),
         type_name,
         _json_text(record, decoded.data),
         metadata if metadata == "{}" else _metadata(record, metadata),
@@ -122,17 +123,15 @@ def raw_event(record: Record, decoded: Decoded, *, contiguous: bool) -> KafkaEve
     )
 
 
-def usual_event(
-    record: Record, headers: Mapping[str, bytes | None], names: tuple[str, str, str, str]
-) -> KafkaEvent | None:
-    """The event, if all is where `names` of headers say: type, version, id, time. Else None.
+def usual_event(record: Record, names: tuple[str, str, str, str]) -> KafkaEvent | None:
+    """The event, if these are its headers, in this order: type, version, id, time. Else None.
 
     For records by the million: what is the same in many of them is checked once.
     """
-    if len(headers) != len(names):
-        return None
     try:
-        type_name, version, id_, at = [headers[name] for name in names]
+        (name_1, type_name), (name_2, version), (name_3, id_), (name_4, at) = record.headers
+        if (name_1, name_2, name_3, name_4) != names:
+            return None
         moment = datetime.fromisoformat(at.decode())  # type: ignore[union-attr]
         data = record.value.decode()  # type: ignore[union-attr]
         number = int(version) if version.isdigit() else -1  # type: ignore
@@ -143,7 +142,7 @@ def usual_event(
             record.offset + 1,
             _stream_of(record.key),
             number,
-            _convert(id_.decode(), UUID),  # type: ignore[union-attr]
+            _id_of(id_),  # type: ignore[arg-type]
             _type_of(type_name),
             data,
             "{}",
@@ -161,7 +160,7 @@ def unreadable_event(record: Record, stream: str, error: Undecodable) -> KafkaEv
         record.offset + 1,
         stream,
         0,
-        _id_by_position(record),
+        str(_id_by_position(record)),
         UNDECODABLE,
         msgspec.json.encode({"error": text}).decode(),
         "{}",
@@ -201,6 +200,7 @@ def parse_time(text: str) -> datetime | None:
 
 
 _convert = msgspec.convert
+_is_id = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 _encode = msgspec.json.Encoder().encode
 _decode_record = msgspec.json.Decoder(Record).decode
 _scan = msgspec.json.Decoder(msgspec.Raw).decode
@@ -211,6 +211,12 @@ _check_type = lru_cache(maxsize=1024)(check_type)
 @lru_cache(maxsize=50_000)
 def _stream_of(key: bytes) -> str:
     return check_stream(key.decode())
+
+
+def _id_of(text: bytes) -> str:
+    if not _is_id(text):
+        raise ValueError("it is no UUID as we write it")
+    return text.decode()
 
 
 @lru_cache(maxsize=1024)

@@ -53,6 +53,11 @@ class Connection(Protocol):
     def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
         """Runs a named statement once for each set of parameters."""
 
+    def run_columns(
+        self, name: str, params: Mapping[str, Any], columns: Mapping[str, Sequence[int | str]]
+    ) -> int:
+        """Runs a named statement for many rows, given by columns; returns how many it wrote."""
+
     def script(self, sql: str) -> None:
         """Runs one or more statements without parameters."""
 

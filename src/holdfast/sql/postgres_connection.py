@@ -58,6 +58,17 @@ class PostgresConnection:
         with self._translated(), self.raw.cursor() as cursor:
             cursor.executemany(pyformat(query(name, "postgres")), params)
 
+    def run_columns(
+        self, name: str, params: Mapping[str, Any], columns: Mapping[str, Sequence[int | str]]
+    ) -> int:
+        arrays = {
+            column: packed("int" if isinstance(values[0], int) else "str", values)
+            for column, values in columns.items()
+        }
+        with self._translated():
+            statement = pyformat(query(name, "postgres"))
+            return self.raw.execute(statement, {**params, **arrays}).rowcount
+
     def script(self, sql: str) -> None:
         with self._translated():
             self.raw.execute(sql)

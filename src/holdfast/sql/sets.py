@@ -133,8 +133,8 @@ DIALECTS: Mapping[str, _Dialect] = {
         column=_postgres_column,
         one="SELECT "
         + ", ".join(f"CAST(%({n})s AS {type_}) AS {n}" for n, type_ in _POSTGRES_ONE.items()),
-        events="e.position, e.stream, e.version, e.id, e.type, CAST(e.data AS text), "
-        "CAST(e.metadata AS text), e.recorded_at",
+        events="e.position, e.stream, e.version, CAST(e.id AS text), e.type, "
+        "CAST(e.data AS text), CAST(e.metadata AS text), e.recorded_at",
     ),
     "sqlite": _Dialect(
         parameter=lambda name: f":{name}",

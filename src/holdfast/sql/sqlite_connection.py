@@ -69,6 +69,15 @@ class SqliteConnection:
         with self._translated():
             self.raw.executemany(query(name, "sqlite"), map(plain, params))
 
+    def run_columns(
+        self, name: str, params: Mapping[str, Any], columns: Mapping[str, Sequence[int | str]]
+    ) -> int:
+        same = plain(params)
+        rows = zip(*columns.values(), strict=True)
+        each = ({**same, **dict(zip(columns, row, strict=True))} for row in rows)
+        with self._translated():
+            return self.raw.executemany(query(name, "sqlite"), each).rowcount
+
     def script(self, sql: str) -> None:
         with self._translated():
             for statement in _statements(sql):

@@ -9,13 +9,14 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.core.errors import Fenced, HoldfastError
-from holdfast.core.event import RawEvent, kept
+from holdfast.core.event import kept
 from holdfast.core.intake import Letter
 from holdfast.core.ports import Advance, Checkpoint, HandlerTx, Revised, RowChanges
 from holdfast.core.queue import Entry, Lane, Record, Setback
+from holdfast.core.sets import JOURNAL_COLUMNS
 from holdfast.core.table import Key, TableSpec
 from holdfast.sql.checkpoints import changed, fenced, of
-from holdfast.sql.database import Connection, Database, Row
+from holdfast.sql.database import Connection, Database
 from holdfast.sql.lanes import open_lane, wake_lanes, write_lanes
 from holdfast.sql.values import as_json
 
@@ -110,12 +111,9 @@ class SqlWork:
         self._connection.run("move_item", {"id": item_id, "lane": lane})
 
     def write_versions(self, checkpoint: Checkpoint, steps: Mapping[str, tuple[int, int]]) -> None:
-        items = [
-            {"stream": stream, "previous": before, "version": version}
-            for stream, (before, version) in steps.items()
-        ]
-        rows = self._connection.run("write_versions", {**of(checkpoint), "steps": as_json(items)})
-        if _count(rows) != len(items):
+        previous, versions = zip(*steps.values(), strict=True)
+        columns = {"stream": list(steps), "previous": previous, "version": versions}
+        if self._connection.run_columns("write_versions", of(checkpoint), columns) != len(steps):
             raise Revised(
                 f"streams of projection {checkpoint.projection!r} have moved on by another feed"
             )
@@ -154,15 +152,10 @@ class SqlWork:
         return wake_lanes(self._connection, of(checkpoint), stream, at)
 
 
-def _count(rows: Sequence[Row]) -> int:
-    """How many rows were written: told by a count, or by a row for each."""
-    return int(rows[0][0]) if len(rows) == 1 else len(rows)
-
-
 def _item(entry: Entry) -> dict[str, Any]:
     """An entry as the statement reads it."""
     return {
-        **{name: getattr(entry.event, name) for name in RawEvent.__struct_fields__},
+        **{name: getattr(entry.event, name) for name in JOURNAL_COLUMNS},
         "kept": kept(entry.event),
         "lane": entry.lane,
         "status": entry.status,

@@ -1,7 +1,7 @@
 -- What could not be decoded, and is to be tried: by now it may be read.
 SELECT
     id, status, next_attempt_at, retries, attempts, first_failed_at, history,
-    position, stream, version, event_id, event_type, data, metadata, recorded_at, kept
+    position, stream, version, CAST(event_id AS text), event_type, data, metadata, recorded_at, kept
 FROM holdfast_item
 WHERE
     projection = :projection AND feed = :feed AND lane = :lane

@@ -1,7 +1,7 @@
 -- PostgreSQL differs: the lanes come as one JSON document. The first items of each, with their events.
 SELECT
     i.lane, i.id, i.status, i.next_attempt_at, i.retries, i.attempts, i.first_failed_at, i.history,
-    i.position, i.stream, i.version, i.event_id, i.event_type,
+    i.position, i.stream, i.version, CAST(i.event_id AS text), i.event_type,
     CASE WHEN i.data = '' THEN CAST(e.data AS text) ELSE i.data END,
     CASE WHEN i.data = '' THEN CAST(e.metadata AS text) ELSE i.metadata END,
     i.recorded_at, i.kept

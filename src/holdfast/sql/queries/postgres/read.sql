@@ -1,4 +1,5 @@
 -- PostgreSQL differs: as text, or the driver would decode the JSON.
-SELECT position, stream, version, id, type, CAST(data AS text), CAST(metadata AS text), recorded_at
+SELECT position, stream, version, CAST(id AS text), type, CAST(data AS text), CAST(metadata AS text),
+    recorded_at
 FROM holdfast_event
 WHERE position > :after ORDER BY position LIMIT :limit
