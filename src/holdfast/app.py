@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any, Literal, Self, TypeVar, overload
 from weakref import WeakSet
 
@@ -13,14 +14,7 @@ from holdfast.catalog import Catalog, outbox_settings
 from holdfast.clock import SystemClock
 from holdfast.core.caller import Caller
 from holdfast.core.codec import EventTypes
-from holdfast.core.definition import (
-    JOURNAL,
-    MESSAGES,
-    Definition,
-    Mode,
-    compile_projection,
-    lane_of,
-)
+from holdfast.core.definition import Definition, Mode, check_shards, compile_projection, lane_of
 from holdfast.core.errors import (
     ConfigError,
     HoldfastError,
@@ -29,6 +23,7 @@ from holdfast.core.errors import (
     WaitTimeout,
 )
 from holdfast.core.event import RawEvent
+from holdfast.core.feeds import JOURNAL, MESSAGES
 from holdfast.core.policy import Policy
 from holdfast.core.poll import Poll
 from holdfast.core.ports import Clock, Session, Source
@@ -37,6 +32,8 @@ from holdfast.core.queue import AuditRow, QueueItem
 from holdfast.core.relay import Relay
 from holdfast.core.replay import replay
 from holdfast.core.runner import Runner
+from holdfast.core.shard_worker import ShardWorker
+from holdfast.core.shards import Layout
 from holdfast.core.signals import Bell, Committed, Faulted, Listener, Signal, Signals
 from holdfast.core.status import ProjectionStatus
 from holdfast.core.supervisor import Supervisor
@@ -46,12 +43,13 @@ from holdfast.inline import Inline
 from holdfast.logs import guarded, log_signal
 from holdfast.running import STOP_SECONDS, Running
 from holdfast.sql import statuses, upkeep
-from holdfast.sql.audit import read_audit
+from holdfast.sql.audit import Changed, read_audit
 from holdfast.sql.database import Database, handled_database, refuse_handlers
 from holdfast.sql.explain import Reason, explain
 from holdfast.sql.forks import at_fork
 from holdfast.sql.idle import IdleSource
 from holdfast.sql.journal import Journal
+from holdfast.sql.layouts import SqlLayouts
 from holdfast.sql.looks import Looks
 from holdfast.sql.migrations import check_migrated, migrate
 from holdfast.sql.outbox import SqlClaims
@@ -101,6 +99,7 @@ class App:
         self._database: Database = _open(self.url)
         self._looks = Looks(self._database)
         self._recent = Recent(self._database.bell)
+        self._layouts = SqlLayouts(self._database)
         self._signals = Signals()
         self._signals.listen(log_signal)
         self._signals.listen(self._on_signal)
@@ -163,6 +162,7 @@ class App:
         start: Literal["start", "now"] = "start",
         inline_seconds: float | None = None,
         keep_seconds: float = 0.0,
+        shards: int = 1,
     ) -> Callable[[P], P]: ...
 
     def projection(
@@ -181,6 +181,7 @@ class App:
         start: Literal["start", "now"] = "start",
         inline_seconds: float | None = None,
         keep_seconds: float = 0.0,
+        shards: int = 1,
     ) -> P | Callable[[P], P]:
         """Registers a projection class; usable as `@app.projection` or with settings.
 
@@ -197,6 +198,10 @@ class App:
         `inline_seconds`, an append waits up to that long for its events to be applied at once, in
         its own process, and says whether they were. What is done leaves the queue, after
         `keep_seconds`.
+
+        With `shards`, so many runners share the streams, in as many processes as there are: for a
+        projection that one processor can't keep up with. It is what a projection begins with; the
+        database keeps the number, and `reshard` changes it.
         """
         if delivery not in ("log", "outbox"):
             raise ConfigError(f"delivery is {delivery!r}; it is 'log' or 'outbox'")
@@ -222,6 +227,7 @@ class App:
                 outbox=outbox if delivery == "outbox" else None,
                 feed=JOURNAL if source is None else source.feed,
                 intake=None if source is None else source.intake(),
+                shards=shards,
             )
             self._add(projection, definition)
             if source is not None:
@@ -313,7 +319,7 @@ class App:
         number, of = part or (0, 1)
         own = set(self._alone()[number::of])
         wanted = [d for d in self._catalog if d.name in own or self._is_shared(d)]
-        runners = [self._runner(d, until) for d in wanted]
+        runners = [self._runner(d, until, None if part is None else number) for d in wanted]
         supervisor = Supervisor(runners, wake=self._database.bell.ring)
         self._supervisors.add(supervisor)
         return supervisor
@@ -328,7 +334,8 @@ class App:
         return [d.name for d in self._catalog if not self._is_shared(d)]
 
     def _is_shared(self, definition: Definition) -> bool:
-        return definition.outbox is not None or definition.name in self._sources
+        is_spread = definition.outbox is not None or definition.shards > 1
+        return is_spread or definition.name in self._sources
 
     def catch_up(self, *, timeout_seconds: float | None = None) -> None:
         """Runs every projection to the present head of the journal, and returns.
@@ -374,7 +381,7 @@ class App:
         self._prepare()
         while True:
             heard = self._progress.rings
-            reached, state = self._reached(definition, position, feed or definition.feed)
+            reached, state = self._reached(definition, position, feed)
             if reached >= position:
                 return
             if state == "faulted":
@@ -460,9 +467,7 @@ class App:
         """
         definition = self._catalog.find(projection)
         self._prepare()
-        return upkeep.pause(
-            self._database, definition.name, definition.feed, self._changed(by, note)
-        )
+        return upkeep.pause(self._database, definition, self._changed(by, note))
 
     def resume(self, projection: str | type, *, by: str, note: str | None = None) -> bool:
         """Lets a paused projection go on; returns whether it was paused."""
@@ -485,7 +490,46 @@ class App:
         """
         definition = self._catalog.find_projection(projection, "be rewound")
         self._prepare()
-        return upkeep.rewind(self._database, definition, JOURNAL, to, self._changed(by, note))
+        return upkeep.rewind(self._database, definition, to, self._changed(by, note))
+
+    def reshard(
+        self,
+        projection: str | type,
+        *,
+        by: str,
+        shards: int | None = None,
+        note: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> int:
+        """Changes how many shards a projection has, while it runs or not; returns the number.
+
+        Without `shards`, it is what the code says. The present shards go on to the furthest
+        position that one of them has reached, and others begin there: nothing is lost, and nothing
+        is applied twice. Takes part in that itself. When it ends before (WaitTimeout, or a crash),
+        workers finish the change, or the next call does; the former number takes it back.
+        """
+        self._refuse_handlers("be resharded")
+        definition = self._catalog.find_projection(projection, "be resharded")
+        shards = definition.shards if shards is None else shards
+        check_shards(replace(definition, shards=shards))
+        self._prepare()
+        if self._layouts.plan(definition, shards, self._changed(by, note)).next_shards is None:
+            return shards
+        worker = ShardWorker(definition, self._wiring(definition), self._layouts, changes=True)
+        supervisor = Supervisor([worker], wake=self._database.bell.ring)
+        self._supervisors.add(supervisor)
+        supervisor.start()
+        is_done = supervisor.join(timeout_seconds)
+        if not is_done:
+            supervisor.stop()
+            supervisor.join(STOP_SECONDS)
+        if self._layouts.layout(definition.name) == Layout(shards):
+            return shards
+        worker.raise_fault()
+        raise WaitTimeout(
+            f"projection {definition.name!r} is not in {shards} shards after {timeout_seconds} s; "
+            "whoever runs it goes on with that, and so does the same command"
+        )
 
     def forward(
         self, projection: str | type, to: int, *, feed: str, by: str, note: str | None = None
@@ -518,7 +562,7 @@ class App:
         def open_source(session: object) -> Source:
             assert isinstance(session, SqlSession)
             if definition.outbox is None:
-                is_alone = len(self._catalog.names) == 1
+                is_alone = len(self._catalog.names) == 1 and definition.shards == 1
                 return IdleSource(session, self._looks, None if is_alone else self._recent)
             return JournalSource(session)  # A relay does not read it, and only waits for news.
 
@@ -532,10 +576,13 @@ class App:
             signals=self._signals,
         )
 
-    def _runner(self, definition: Definition, until: int | None) -> Worker:
+    def _runner(self, definition: Definition, until: int | None, choice: int | None) -> Worker:
         if source := self._sources.get(definition.name):
             catches_up = until is not None
             return source.worker(definition, self._wiring(definition), catches_up=catches_up)
+        if definition.shards > 1:
+            wiring = self._wiring(definition)
+            return ShardWorker(definition, wiring, self._layouts, choice=choice, until=until)
         if definition.outbox is None:
             return Runner(definition, self._wiring(definition), until=until)
         return self._relay(definition, until)
@@ -568,9 +615,9 @@ class App:
         if is_handling or any(supervisor.runs_this for supervisor in self._supervisors):
             raise HoldfastError(f"projections can't {what} from inside a handler of the same app")
 
-    def _changed(self, by: str, note: str | None) -> upkeep.Changed:
+    def _changed(self, by: str, note: str | None) -> Changed:
         refuse_handlers(self._database, "a projection")
-        return upkeep.Changed(by, self._clock.now(), note)
+        return Changed(by, self._clock.now(), note)
 
     def _lane_of(self, projection: str, event: RawEvent) -> str:
         return lane_of(self._catalog.find(projection), self.events, event)
@@ -588,8 +635,8 @@ class App:
                     found |= {(name, feed): head for feed, head in source.heads().items()}
         return found
 
-    def _reached(self, definition: Definition, position: int, feed: str) -> tuple[int, str]:
-        found = upkeep.read_positions(self._database, definition.name, feed)
+    def _reached(self, definition: Definition, position: int, feed: str | None) -> tuple[int, str]:
+        found = upkeep.read_positions(self._database, definition, feed)
         reached, state = min(found, default=(0, "stopped"))
         if definition.outbox is not None:
             left = first_left(self._database, definition.name, JOURNAL, position)

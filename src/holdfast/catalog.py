@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from holdfast.core.codec import EventTypes
-from holdfast.core.definition import MESSAGES, MODES, Definition, Mode, Outbox
+from holdfast.core.definition import MODES, Definition, Mode, Outbox
 from holdfast.core.errors import ConfigError
+from holdfast.core.feeds import MESSAGES
 from holdfast.core.sets import check_versions
 
 

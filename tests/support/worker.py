@@ -21,6 +21,8 @@ BATCH_EVENTS = "WORKER_BATCH_EVENTS"
 """A small number makes many transactions."""
 WRITES = "WORKER_WRITES"
 """The ledger does not wait for its statements, and nor does anybody else."""
+SHARDS = "WORKER_SHARDS"
+"""Of the totals and the ledger."""
 MAX_FAILURES = "WORKER_MAX_FAILURES"
 """When the store is away; 0 never gives up."""
 
@@ -39,6 +41,7 @@ if URL in os.environ:
     app = build_app(
         os.environ[URL],
         writes=WRITES in os.environ,
+        shards=int(os.environ.get(SHARDS, "1")),
         slow_seconds=float(os.environ.get(SLOW_SECONDS, "0")),
         poll=Poll(
             max_consecutive_failures=int(os.environ.get(MAX_FAILURES, "0")) or None,

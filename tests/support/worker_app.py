@@ -43,13 +43,14 @@ def build_app(
     *,
     slow_seconds: float = 0.0,
     writes: bool = False,
+    shards: int = 1,
     poll: Poll | None = None,
     on_handling: Callable[[Event[Any]], None] = lambda _: None,
     on_folding: Callable[[Event[Any]], None] = lambda _: None,
 ) -> App:
     """`slow_seconds` is spent inside the ledger's transaction at every third event.
 
-    `writes`: the ledger does not wait for its statements.
+    `writes`: the ledger does not wait for its statements. `shards`: of the totals and the ledger.
 
     `on_handling` is called there too, before the first write, and `on_folding` where the totals
     are in memory and no transaction is open.
@@ -61,7 +62,7 @@ def build_app(
         "INTEGER PRIMARY KEY AUTOINCREMENT" if is_sqlite else "bigint GENERATED ALWAYS AS IDENTITY"
     )
 
-    @app.projection(poll=poll)
+    @app.projection(poll=poll, shards=shards)
     class Totals(TableProjection[Total]):
         """Each account's sum, folded in memory."""
 
@@ -72,7 +73,7 @@ def build_app(
             row.events += 1
             row.chain = chained(row.chain, event.position)
 
-    @app.projection(poll=poll)
+    @app.projection(poll=poll, shards=shards)
     class Ledger(Projection):
         """One line an event, and a count per account, written inside the transaction."""
 

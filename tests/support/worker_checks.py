@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from zlib import crc32
 
 import psycopg
 
@@ -54,7 +55,9 @@ def read_progress(url: str) -> Progress:
 
     def read(query: Query) -> Progress:
         ((head,),) = query("SELECT coalesce(max(position), 0) FROM holdfast_event")
-        rows = query("SELECT projection, position FROM holdfast_checkpoint")
+        rows = query(
+            "SELECT projection, min(position) FROM holdfast_checkpoint GROUP BY projection"
+        )
         return Progress(head, dict(rows))
 
     return snapshot(url, read)
@@ -91,23 +94,31 @@ def _check(query: Query, *, complete: bool) -> Checked:
         )
     ]
     _check_streams(events)
-    checkpoints = {
-        name: (position, processed, epoch)
-        for name, position, processed, epoch in query(
-            "SELECT projection, position, events_processed, epoch FROM holdfast_checkpoint"
-        )
-    }
-    for name, (position, processed, _) in checkpoints.items():
-        seen = [event for event in events if event[0] <= position]
-        assert processed == len(seen), f"{name} at {position} counts {processed}, not {len(seen)}"
+    layouts = dict(query("SELECT projection, shards FROM holdfast_layout"))
+    checkpoints: dict[str, dict[str, tuple[int, int, int]]] = {}
+    for name, feed, *checkpoint in query(
+        "SELECT projection, feed, position, events_processed, epoch FROM holdfast_checkpoint"
+    ):
+        checkpoints.setdefault(name, {})[feed] = tuple(checkpoint)
+    for name, feeds in checkpoints.items():
+        shards = layouts[name]
+        seen = [event for event in events if event[0] <= feeds.get(_feed(event[1], shards), [0])[0]]
+        processed = sum(count for _, count, _ in feeds.values())
+        assert processed == len(seen), f"{name} at {feeds} counts {processed}, not {len(seen)}"
         if complete:
-            assert position == events[-1][0], f"{name} is at {position}, not at {events[-1][0]}"
+            assert {p for p, *_ in feeds.values()} == {events[-1][0]}, f"{name} is at {feeds}"
+            assert len(feeds) == shards
         CHECKS[name](query, seen)
     return Checked(
         events=len(events),
-        positions={name: checkpoint[0] for name, checkpoint in checkpoints.items()},
-        epochs={name: checkpoint[2] for name, checkpoint in checkpoints.items()},
+        positions={name: min(p for p, *_ in feeds.values()) for name, feeds in checkpoints.items()},
+        epochs={name: max(e for *_, e in feeds.values()) for name, feeds in checkpoints.items()},
     )
+
+
+def _feed(stream: str, shards: int) -> str:
+    """The feed to which a stream belongs."""
+    return "journal" if shards == 1 else f"journal[{crc32(stream.encode()) % shards + 1}/{shards}]"
 
 
 def _check_streams(events: Sequence[tuple[int, str, int, int]]) -> None:
@@ -133,9 +144,17 @@ def _check_ledger(query: Query, seen: Sequence[tuple[int, str, int, int]]) -> No
     if not seen and not _exists(query, "ledger"):
         return
     lines = query("SELECT position, stream, version FROM ledger ORDER BY entry")
-    assert lines == [event[:3] for event in seen]
+    _check_order(lines, [event[:3] for event in seen])
     counts: dict[str, int] = dict(query("SELECT stream, n FROM ledger_count"))
     assert counts == dict(Counter(event[1] for event in seen))
+
+
+def _check_order(lines: list[tuple[Any, ...]], seen: list[tuple[int, str, int]]) -> None:
+    """Each once; and in order, within a stream where shards write at once."""
+    assert sorted(lines) == seen
+    for stream in {stream for _, stream, _ in seen}:
+        own = [line for line in lines if line[1] == stream]
+        assert own == sorted(own), f"{stream} is out of order"
 
 
 def _check_tally(query: Query, seen: Sequence[tuple[int, str, int, int]]) -> None:

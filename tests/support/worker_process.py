@@ -109,6 +109,7 @@ class WorkerProcess(ChildProcess):
         slow_seconds: float = 0.0,
         batch_events: int = reading.BATCH_EVENTS,
         writes: bool = False,
+        shards: int = 1,
         max_failures: int = 0,
         command: Sequence[str] = ("holdfast", "run", "tests.support.worker:app"),
     ) -> None:
@@ -119,6 +120,7 @@ class WorkerProcess(ChildProcess):
                 worker.SLOW_SECONDS: str(slow_seconds),
                 worker.BATCH_EVENTS: str(batch_events),
                 worker.MAX_FAILURES: str(max_failures),
+                worker.SHARDS: str(shards),
                 **({worker.WRITES: "yes"} if writes else {}),
             },
         )

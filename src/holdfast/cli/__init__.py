@@ -43,6 +43,7 @@ COMMANDS = {
     "queue": ("holdfast.cli.queue", "Look into the queue, and put right what waits there."),
     "reset": ("holdfast.cli.upkeep", "Clear a projection, to build it again."),
     "resume": ("holdfast.cli.control", "Let a paused projection go on."),
+    "reshard": ("holdfast.cli.control", "Change how many shards a projection has."),
     "rewind": ("holdfast.cli.control", "Go back, so that events are applied again."),
     "run": ("holdfast.cli.run", "Run the projections of an app until SIGTERM or SIGINT."),
     "status": ("holdfast.cli.status", "Show how far each projection is."),

@@ -44,6 +44,50 @@ def resume(app: App, projection: str, by: str, note: str | None, as_json: bool) 
         click.echo(f"{projection} is resumed" if changed else f"{projection} was not paused")
 
 
+@click.command()
+@takes_app("PROJECTION")
+@click.option(
+    "--to",
+    "shards",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many shards; without it, as many as the code says.",
+)
+@click.option(
+    "--timeout",
+    "timeout_seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop waiting after this; the change goes on where workers run.",
+)
+@by_option
+@note_option
+@json_option
+def reshard(
+    app: App,
+    projection: str,
+    *,
+    shards: int | None,
+    timeout_seconds: float | None,
+    by: str,
+    note: str | None,
+    as_json: bool,
+) -> None:
+    """Change how many shards a projection has, while it runs or not.
+
+    The present shards go on to the furthest position that one of them has reached, and others begin
+    there: nothing is lost or applied twice. The command takes part in that, and when it is ended,
+    workers finish the change, or the same command does. --to with the former number takes it back.
+    """
+    number = app.reshard(
+        projection, shards=shards, by=by, note=note, timeout_seconds=timeout_seconds
+    )
+    if as_json:
+        print_json({"projection": projection, "shards": number})
+    else:
+        click.echo(f"{projection} runs in {number} shard{'' if number == 1 else 's'}")
+
+
 def _target(_ctx: click.Context, _param: click.Parameter, value: str) -> int | None:
     """A position, or None for the first skip."""
     if value == FIRST_SKIP:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.app import App
 from holdfast.cli.output import one_line, redacted, shown
-from holdfast.core.definition import JOURNAL, MESSAGES
+from holdfast.core.feeds import is_ours
 from holdfast.core.projection import Projection
 from holdfast.core.queue import OUTSTANDING, QueueCount, QueueItem, QueueSelection
 
@@ -162,10 +162,10 @@ def _turn(app: App, item: QueueItem) -> str:
         for status in OUTSTANDING
     ]
     oldest = [other for selection in selections for other in app.queue.list(selection, limit=1)]
-    is_ours = item.feed in (JOURNAL, MESSAGES)
+    ours = is_ours(item.feed)
     head = min(
         (other for other in oldest if other.feed == item.feed),
-        key=lambda other: (0 if is_ours else other.version, other.position),
+        key=lambda other: (0 if ours else other.version, other.position),
         default=item,
     )
     if head.id == item.id:

@@ -22,8 +22,8 @@ from holdfast.cli.items import (
 )
 from holdfast.cli.output import json_option, plural, print_json
 from holdfast.cli.status import wide_console
-from holdfast.core.definition import JOURNAL
 from holdfast.core.errors import HoldfastError
+from holdfast.core.feeds import JOURNAL
 from holdfast.core.queue import STATUSES, QueueChange, QueueItem, QueueSelection
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -15,8 +15,8 @@ import click
 from holdfast.app import App
 from holdfast.cli.apps import takes_app
 from holdfast.cli.output import json_option, one_line, plural, print_json, shown
-from holdfast.core.definition import JOURNAL, MESSAGES
 from holdfast.core.errors import StoreUnavailable
+from holdfast.core.feeds import JOURNAL, MESSAGES
 from holdfast.core.status import ProjectionStatus
 
 if TYPE_CHECKING:

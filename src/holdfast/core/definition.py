@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from holdfast.core.codec import EventTypes, is_event_class
 from holdfast.core.errors import AppendError, ConfigError
 from holdfast.core.event import RawEvent, check_stream
+from holdfast.core.feeds import JOURNAL, MAX_SHARDS, MESSAGES
 from holdfast.core.intake import Intake
 from holdfast.core.policy import Park, Policy
 from holdfast.core.poll import Poll
@@ -36,12 +37,6 @@ from holdfast.core.table import (
     lane_text,
     table_of,
 )
-
-JOURNAL = "journal"
-"""The journal's name as a feed."""
-
-MESSAGES = "messages"
-"""The feed of what is sent to other systems."""
 
 Mode = Literal["live", "shadow", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -80,6 +75,7 @@ class Definition:
     feed: str = JOURNAL
     intake: Intake | None = None
     sets: SetSpec | None = None
+    shards: int = 1
 
     def policy_of(self, event_type: str) -> Policy:
         """The policy for an event type."""
@@ -179,6 +175,7 @@ def compile_projection(
     outbox: Outbox | None = None,
     feed: str = JOURNAL,
     intake: Intake | None = None,
+    shards: int = 1,
 ) -> Definition:
     """Reads a projection class; whatever is wrong with it is a ConfigError now."""
     if not (isinstance(cls, type) and issubclass(cls, Projection | TableProjection)):
@@ -224,6 +221,7 @@ def compile_projection(
         feed=feed,
         intake=intake,
         sets=sets,
+        shards=shards,
     )
     if feed == MESSAGES and definition.table is not None:
         raise ConfigError(f"{where}: a sink takes messages one by one; derive it from Projection")
@@ -244,7 +242,33 @@ def compile_projection(
             "a stream's own would be written from many sides. Let the source's decode choose the "
             "stream, or write with SQL in a Projection without a lane()"
         )
+    check_shards(definition)
     return definition
+
+
+def check_shards(definition: Definition) -> None:
+    """Raises ConfigError if a projection can't have as many shards as it says."""
+    shards, instance = definition.shards, definition.instance
+    where = f"projection {definition.name!r}"
+    if type(shards) is not int or not 1 <= shards <= MAX_SHARDS:
+        raise ConfigError(f"{where}: shards is {shards!r}; it is a whole number to {MAX_SHARDS}")
+    why = None
+    if definition.intake is not None:
+        why = "its source spreads streams over partitions already"
+    elif definition.outbox is not None:
+        why = "with an outbox many streams are worked on at once already; see concurrency="
+    elif definition.sets is not None:
+        why = "a SqlProjection's work is the database's, where another process is no help"
+    elif isinstance(instance, Publisher):
+        why = "a publisher waits for its broker, and not for a processor"
+    elif not definition.lanes_are_streams:
+        own = "key()" if isinstance(instance, TableProjection) else "lane()"
+        why = (
+            f"shards are made of whole streams, and with an own {own} one row or lane has events "
+            "of several streams, which several shards would write at once and out of order"
+        )
+    if why is not None and shards != 1:
+        raise ConfigError(f"{where} can't have shards: {why}. Leave out shards=")
 
 
 def _policies(policy: Policy, types: EventTypes) -> dict[str, Policy]:

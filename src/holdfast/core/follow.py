@@ -34,6 +34,10 @@ class PausedHere(HoldfastError):
     """The projection is paused, and there is nobody to wait for its end."""
 
 
+class LetGo(Exception):
+    """Another process has asked for the shard, and has fewer."""
+
+
 class Follower:
     """Follows a feed for one projection, while its lease is held."""
 
@@ -74,6 +78,8 @@ class Follower:
         while not self._stop.is_set():
             if not self._lease.held:
                 raise Fenced(f"projection {stint.definition.name!r} lost its lease")
+            if stint.checkpoint.asked_by is not None:
+                raise LetGo
             try:
                 if stint.checkpoint.paused_by is not None:
                     self._sit_out(str(stint.checkpoint.paused_by), may_wait=until is None)

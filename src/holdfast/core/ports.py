@@ -36,11 +36,13 @@ class Chunk:
     """Events in order. `held`: more is there, behind an append that has not committed yet.
 
     `through`: nothing more will come up to this position, where that is beyond the last event.
+    `more`: there is more behind that, though these are fewer than asked for.
     """
 
     events: Sequence[RawEvent]
     held: bool = False
     through: int = 0
+    more: bool = False
 
 
 class Source(Protocol):
@@ -71,7 +73,7 @@ class Checkpoint:
 
     `epoch` fences runners; `revision` counts what people have changed. `unclean_ends`: so many
     processes in a row have died here. `mark_position`: so many (`mark_attempts`) of them died at
-    this event, which was alone.
+    this event, which was alone. `asked_by`: the process to which its leader should leave it.
     """
 
     id: int
@@ -87,6 +89,7 @@ class Checkpoint:
     unclean_ends: int = 0
     mark_position: int | None = None
     mark_attempts: int = 0
+    asked_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

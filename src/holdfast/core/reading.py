@@ -48,19 +48,22 @@ class Reader:
     def read(self, after: int) -> Read:
         """The next batch."""
         events: list[RawEvent] = []
-        size = 0
+        size, through = 0, after
         most = BATCH_EVENTS * self._batch_factor
         while len(events) < most and size < BATCH_BYTES and not self._stopping():
             limit = self._chunk_limit()
-            chunk = self._source.read(events[-1].position if events else after, limit)
+            chunk = self._source.read(through, limit)
             events.extend(chunk.events)
+            through = max(chunk.events[-1].position if chunk.events else through, chunk.through)
             chunk_bytes = sum(len(event.data) for event in chunk.events)
             size += chunk_bytes
             if chunk.events:
                 self._mean_event_bytes = chunk_bytes / len(chunk.events)
-            if chunk.held or len(chunk.events) < limit:
-                return Read(events, at_head=True, held=chunk.held, through=chunk.through)
-        return Read(events, at_head=False, held=False)
+            if chunk.held or (len(chunk.events) < limit and not chunk.more):
+                return Read(events, at_head=True, held=chunk.held, through=through)
+            if not chunk.events:
+                break  # It takes long to find some.
+        return Read(events, at_head=False, held=False, through=through)
 
     def _chunk_limit(self) -> int:
         """Fewer events at a time when they are large."""

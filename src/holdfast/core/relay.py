@@ -20,10 +20,11 @@ from uuid import uuid4
 
 from holdfast.core.caller import Caller
 from holdfast.core.claims import LEASE_SECONDS, Claim, Claims
-from holdfast.core.definition import MESSAGES, Definition
+from holdfast.core.definition import Definition
 from holdfast.core.engine import StoreFailedAt
 from holdfast.core.errors import HoldfastError, ProjectionFaulted, StoreUnavailable
 from holdfast.core.faults import fault_of
+from holdfast.core.feeds import MESSAGES
 from holdfast.core.follow import PausedHere
 from holdfast.core.hand import Hand, Pace
 from holdfast.core.judge import Give, Judge, Memory

@@ -25,10 +25,11 @@ from holdfast.core.errors import Fenced, HoldfastError, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.failure import ProcessDied
 from holdfast.core.faults import fault_of
-from holdfast.core.follow import Follower, PausedHere
+from holdfast.core.follow import Follower, LetGo, PausedHere
 from holdfast.core.judge import Give, Judge, Wait
 from holdfast.core.ports import Checkpoint, Fault, Lease, Session
 from holdfast.core.queue import MAX_MESSAGE_CHARACTERS, clean
+from holdfast.core.shards import OtherLayout
 from holdfast.core.signals import (
     LeaseLost,
     PollFailed,
@@ -42,6 +43,9 @@ from holdfast.core.suspicion import Suspicion
 from holdfast.core.trying import Halted
 from holdfast.core.worker import STANDBY_SECONDS, Wiring, Worker
 
+LET_GO_SECONDS = 2.0
+"""So long a runner leaves a lease to another process that has asked for it."""
+
 LOOK_SECONDS = 2.0
 """How often a runner that waits for a retry looks for what people have changed."""
 
@@ -49,8 +53,17 @@ LOOK_SECONDS = 2.0
 class Runner(Worker):
     """Runs one projection until it is stopped, or faulted, or (with `until`) has arrived."""
 
-    def __init__(self, definition: Definition, wiring: Wiring, *, until: int | None = None) -> None:
+    def __init__(
+        self,
+        definition: Definition,
+        wiring: Wiring,
+        *,
+        until: int | None = None,
+        is_shard: bool = False,
+    ) -> None:
+        """`is_shard`: when there are other shards, it ends, and that is no fault."""
         super().__init__(definition, wiring, until)
+        self._is_shard, self.is_retired = is_shard, False
         self._checkpoint: Checkpoint | None = None
         self._held: tuple[Session, Lease] | None = None
         self._failures = 0
@@ -63,16 +76,22 @@ class Runner(Worker):
     def run(self) -> None:
         """Blocks until the runner ends; afterwards `fault` says if something is wrong."""
         with closing(self._caller):
-            while self._goes_on:
+            while self._goes_on and not self.is_retired:
                 try:
                     self._lead()
+                except LetGo:
+                    # Whoever has asked for it comes first.
+                    self._stop.wait(LET_GO_SECONDS)
                 except Fenced as fenced:
                     self._emit(LeaseLost(*self._names, str(fenced)))
                     self._stop.wait(STANDBY_SECONDS)
                 except StoreUnavailable as error:
                     self._back_off(error)
                 except Exception as error:
-                    self._give_up(fault_of(error, self._wiring.clock))
+                    if self._is_shard and isinstance(error, OtherLayout):
+                        self.is_retired = True
+                    else:
+                        self._give_up(fault_of(error, self._wiring.clock))
 
     def abandon(self) -> None:
         """Its handler does not return, and the process ends: that is nobody's death.
@@ -209,6 +228,10 @@ class Runner(Worker):
         except PausedHere as paused:
             self.fault = fault_of(paused, self._wiring.clock)
             session.release(stint.checkpoint)
+        except LetGo:
+            session.release(stint.checkpoint)
+            self._emit(Stopped(*self._names, stint.checkpoint.position))
+            raise
         except Fenced:
             raise
         except StoreUnavailable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +36,29 @@ def write_audit(
             "note": note,
         },
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Who changes something, when and why."""
+
+    by: str
+    at: datetime
+    note: str | None = None
+
+    def write(
+        self, connection: Connection, action: str, projection: str, subject: dict[str, Any]
+    ) -> None:
+        """Notes the change in the audit, in the open transaction."""
+        write_audit(
+            connection,
+            at=self.at,
+            by=self.by,
+            action=action,
+            projection=projection,
+            subject=subject,
+            note=self.note,
+        )
 
 
 def read_audit(database: Database, projection: str | None, limit: int) -> list[AuditRow]:

@@ -12,12 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.core.definition import JOURNAL, MESSAGES
+from holdfast.core.feeds import MESSAGES, is_journal, is_ours
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import Status
 from holdfast.core.status import ProjectionStatus
 from holdfast.sql.database import Connection, Database
-from holdfast.sql.lanes import is_ours
 from holdfast.sql.statuses import Heads, read_status
 from holdfast.sql.values import moment, uuid
 
@@ -53,13 +52,11 @@ def explain(
     """Why a projection does not advance; the last reasons say how much there is to do."""
     found = [s for s in read_status(database, clock, heads) if s.projection == projection]
     with database.reading() as connection:
-        if feed in (JOURNAL, MESSAGES):
-            status = next((s for s in found if s.feed == feed), None)
-            if status is None:
-                return [*_never_ran(int(connection.run("head")[0][0]))]
-            return _reasons(database, connection, status)
         if not found:
-            return [*_never_ran(sum(heads.values()))]
+            head = int(connection.run("head")[0][0]) if is_ours(feed) else sum(heads.values())
+            return [*_never_ran(head)]
+        if [s.feed for s in found] == [feed] and is_ours(feed):
+            return _reasons(database, connection, found[0])
         reasons = [
             msgspec.structs.replace(
                 reason, text=f"{s.feed}: {reason.text}", fields={"feed": s.feed, **reason.fields}
@@ -192,7 +189,7 @@ def _waiting(status: ProjectionStatus) -> Iterator[Reason]:
 
 
 def _held(database: Database, connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
-    if status.feed != JOURNAL:
+    if not is_journal(status.feed):
         return
     if status.delivery == "outbox" and status.position == status.head:
         return  # Nobody reads the feed any more.

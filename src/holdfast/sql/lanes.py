@@ -6,15 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from holdfast.core.definition import JOURNAL, MESSAGES
+from holdfast.core.feeds import is_ours
 from holdfast.core.queue import EARLY, UNKNOWN, Lane
 from holdfast.sql.database import Connection
 from holdfast.sql.values import AT_ONCE, as_json, moment
-
-
-def is_ours(feed: str) -> bool:
-    """Whether we number the feed ourselves, so that positions say what comes before what."""
-    return feed in (JOURNAL, MESSAGES)
 
 
 def write_lanes(

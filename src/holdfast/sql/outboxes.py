@@ -9,9 +9,10 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.core.definition import JOURNAL, MODES, Mode
+from holdfast.core.definition import MODES, Mode
 from holdfast.core.errors import AppendError, ConfigError
 from holdfast.core.event import NewEvent, check_stream
+from holdfast.core.feeds import JOURNAL
 from holdfast.core.queue import OUTSTANDING, QueueItem, QueueSelection, Status
 from holdfast.core.threads import in_thread
 from holdfast.sql.audit import write_audit

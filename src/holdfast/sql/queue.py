@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.definition import JOURNAL
 from holdfast.core.errors import ConfigError, HoldfastError
 from holdfast.core.event import RawEvent
+from holdfast.core.feeds import JOURNAL, is_ours, shard_feed, shard_of, shards_in
 from holdfast.core.intake import UNDECODABLE
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import (
@@ -35,7 +35,7 @@ from holdfast.core.worker import ForeignSource
 from holdfast.sql.audit import write_audit
 from holdfast.sql.changes import changes
 from holdfast.sql.database import Connection, Database, Row, refuse_handlers
-from holdfast.sql.lanes import is_ours, refresh
+from holdfast.sql.lanes import refresh
 from holdfast.sql.letters import Imported, Letters
 from holdfast.sql.values import as_json, moment, uuid
 from holdfast.sql.work import SqlWork
@@ -171,10 +171,14 @@ class Queue:
             raise ConfigError(f"projection {projection!r} reads the journal, and no other feed")
         if source is not None and feed == JOURNAL:
             raise ConfigError(f"projection {projection!r} reads several feeds; say which: feed=…")
-        names = {"projection": projection, "feed": feed}
-        coming = None if source is None else self._coming(source, names)
+        coming = None
+        if source is not None:
+            coming = self._coming(source, {"projection": projection, "feed": feed})
         for attempt in changes(self._database):
             with attempt as connection:
+                if source is None:
+                    feed = self._shard(connection, projection, position)
+                names = {"projection": projection, "feed": feed}
                 rows = connection.run("revise", names)
                 if not rows:
                     raise ConfigError(f"projection {projection!r} has never run here")
@@ -192,7 +196,7 @@ class Queue:
                 work = SqlWork(self._database, connection)
                 if source is None:
                     event: RawEvent | None = self._event(connection, position)
-                    is_next = self._is_next(connection, checkpoint.position, position)
+                    is_next = self._is_next(connection, checkpoint, position)
                 else:
                     after, event = coming or (-1, None)
                     is_next = after == checkpoint.position and (
@@ -330,10 +334,25 @@ class Queue:
         after = Checkpoint(*rows[0]).position
         return after, source.next_event(names["feed"], after)
 
-    def _is_next(self, connection: Connection, after: int, position: int) -> bool:
-        """Whether nothing comes between two positions, now or later."""
-        events = self._database.settled(connection, after, 1).events
-        return bool(events) and events[0].position == position
+    def _shard(self, connection: Connection, projection: str, position: int) -> str:
+        """The feed on which a projection comes to an event of the journal."""
+        rows = connection.run("read_layout", {"projection": projection})
+        shards = rows[0][0] if rows else 1
+        if shards == 1:
+            return JOURNAL
+        return shard_feed(shard_of(self._event(connection, position).stream, shards), shards)
+
+    def _is_next(self, connection: Connection, checkpoint: Checkpoint, position: int) -> bool:
+        """Whether nothing of the feed comes before an event, now or later."""
+        after, shards = checkpoint.position, shards_in(checkpoint.feed) or 1
+        while True:
+            events = self._database.settled(connection, after, 1 if shards == 1 else 500).events
+            for event in events:
+                if shard_feed(shard_of(event.stream, shards), shards) == checkpoint.feed:
+                    return event.position == position
+            if not events or events[-1].position >= position:
+                return False
+            after = events[-1].position
 
     @staticmethod
     def _lock(connection: Connection, items: Sequence[QueueItem]) -> Sequence[tuple[str, str, str]]:

@@ -11,8 +11,9 @@ queue once.
 
 from __future__ import annotations
 
-from holdfast.core.definition import JOURNAL, MESSAGES, Definition, Mode
+from holdfast.core.definition import Definition, Mode
 from holdfast.core.errors import ConfigError
+from holdfast.core.feeds import JOURNAL, MESSAGES
 from holdfast.core.projection import CATCH_ALL
 from holdfast.sql.database import Connection, Database
 

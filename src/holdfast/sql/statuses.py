@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from holdfast.core.definition import JOURNAL, MESSAGES
+from holdfast.core.feeds import MESSAGES, is_journal, is_ours
 from holdfast.core.ports import Clock
 from holdfast.core.status import LastError, ProjectionStatus
 from holdfast.sql.database import Database
@@ -30,7 +30,7 @@ def read_status(database: Database, clock: Clock, heads: Heads) -> list[Projecti
     found = []
     for row in rows:
         _, projection, feed, _, position, *_ = row
-        head = own if feed == JOURNAL else heads.get((projection, feed))
+        head = own if is_journal(feed) else heads.get((projection, feed))
         is_known = head is not None or feed == MESSAGES
         status = _status(
             row,
@@ -58,7 +58,7 @@ def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> Pr
     processed_at = moment(last_at)
     recent = _is_recent(last_at, now)
     since = moment(behind_since)
-    if feed not in (JOURNAL, MESSAGES) and lag:
+    if not is_ours(feed) and lag:
         since = processed_at  # When the next one was written, only the broker knows.
     waiting_until = moment(until)
     waits = waiting_until is not None and waiting_until > now

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import msgspec
 
 from holdfast.core.definition import Definition
-from holdfast.core.errors import ProjectionFaulted, StoreUnavailable
+from holdfast.core.errors import Fenced, ProjectionFaulted, StoreUnavailable
 from holdfast.core.event import RawEvent
+from holdfast.core.feeds import is_ours
 from holdfast.core.ports import (
     Checkpoint,
     Fault,
@@ -32,19 +31,13 @@ from holdfast.core.sets import SetSpec
 from holdfast.core.table import Key, TableSpec
 from holdfast.sql.checkpoints import changed, fenced, of
 from holdfast.sql.database import Connection, Database, Row, handled_database
-from holdfast.sql.lanes import is_ours
+from holdfast.sql.layouts import admit
 from holdfast.sql.looks import Look, Looks
+from holdfast.sql.processes import has_died, process_name
 from holdfast.sql.sets import SqlSets
 from holdfast.sql.tables import prepare_tables
 from holdfast.sql.values import as_json, moment
 from holdfast.sql.work import SqlWork
-
-_marks: dict[int, str] = {}
-
-
-def _mark() -> str:
-    """Tells this process from one that had its number before; a forked child has its own."""
-    return _marks.setdefault(os.getpid(), uuid4().hex[:8])
 
 
 class SqlSession:
@@ -84,8 +77,11 @@ class SqlSession:
         rows = self.connection.run("read_checkpoint", names)
         if not rows:
             with self.connection.transaction():
+                admit(self.connection, projection, feed)
                 self.connection.run("open_checkpoint", names)
             rows = self.connection.run("read_checkpoint", names)
+        if not rows:
+            raise Fenced(f"feed {feed!r} of projection {projection!r} is no more")
         return Checkpoint(*rows[0])
 
     def prepare(self, definition: Definition) -> None:
@@ -94,8 +90,8 @@ class SqlSession:
     def take_over(
         self, checkpoint: Checkpoint, *, resumed: bool = False, ended_well: bool = False
     ) -> Checkpoint:
-        died = not (resumed or ended_well) and _has_died(checkpoint)
-        names = {"id": checkpoint.id, "leader": _name(), "resumed": resumed, "died": died}
+        died = not (resumed or ended_well) and has_died(checkpoint)
+        names = {"id": checkpoint.id, "leader": process_name(), "resumed": resumed, "died": died}
         with self.connection.transaction():
             rows = self.connection.run("take_over", names)
         if not rows:
@@ -323,29 +319,6 @@ def needs_reset(projection: str) -> ProjectionFaulted:
         "handler ended the transaction itself; mend the handler, then run "
         f"holdfast reset {projection}"
     )
-
-
-def _has_died(checkpoint: Checkpoint) -> bool:
-    """Whether the last leader has ended without a word, as far as it can be known from here."""
-    if checkpoint.state != "running" or checkpoint.leader is None:
-        return False
-    host, pid, process = (*checkpoint.leader.split(":"), "", "")[:3]
-    if host != socket.gethostname() or not pid.isdigit():
-        return True  # It can't be seen from here.
-    if int(pid) == os.getpid():
-        # In a container every process may have the same number.
-        return process != _mark()
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}:{_mark()}"
 
 
 def waiting_item(database: Database, row: Row) -> Waiting:

@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
-
 from holdfast.core.definition import Definition
 from holdfast.core.errors import ConfigError, HoldfastError
+from holdfast.core.feeds import shard_feeds
 from holdfast.core.ports import Checkpoint
 from holdfast.core.projection import TableProjection
-from holdfast.sql.audit import write_audit
+from holdfast.sql.audit import Changed
 from holdfast.sql.changes import changes
 from holdfast.sql.database import Connection, Database
+from holdfast.sql.layouts import admit, feeds_of, reset_layout
 from holdfast.sql.registering import add_types, show
 from holdfast.sql.tables import clear_tables
 from holdfast.sql.values import AT_ONCE
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Who changes something, when and why."""
-
-    by: str
-    at: datetime
-    note: str | None = None
-
-    def write(
-        self, connection: Connection, action: str, projection: str, subject: dict[str, Any]
-    ) -> None:
-        """Notes the change in the audit, in the open transaction."""
-        write_audit(
-            connection,
-            at=self.at,
-            by=self.by,
-            action=action,
-            projection=projection,
-            subject=subject,
-            note=self.note,
-        )
 
 
 def reset(database: Database, definition: Definition, change: Changed | None = None) -> list[str]:
@@ -50,6 +25,7 @@ def reset(database: Database, definition: Definition, change: Changed | None = N
     whose = {**name, "feed": definition.feed}
     for attempt in changes(database):
         with attempt as connection:
+            reset_layout(connection, definition)
             connection.run("reset_checkpoint", name)
             connection.run("be_brief")
             # An append may come in between: its lane is counted again, under a lock.
@@ -102,22 +78,33 @@ def depose(database: Database, projection: str, change: Changed | None = None) -
     return len(held)
 
 
-def read_positions(database: Database, projection: str, feed: str) -> list[tuple[int, str]]:
-    """Position and state of a projection's checkpoint on a feed."""
+def read_positions(
+    database: Database, definition: Definition, feed: str | None
+) -> list[tuple[int, str]]:
+    """Position and state of a projection's checkpoint on a feed; None: on all its shards."""
+    name = {"projection": definition.name}
     with database.reading() as connection:
-        rows = connection.run("checkpoints_of", {"projection": projection})
-    return [(position, state) for *_, position, state, of in rows if of == feed]
+        # In this order: where shards change in between, one of the new ones is missed.
+        layouts = connection.run("read_layout", name) if definition.shards > 1 else []
+        rows = connection.run("checkpoints_of", name)
+    shards = layouts[0][0] if layouts else definition.shards
+    feeds = [feed or definition.feed] if shards == 1 or feed else shard_feeds(shards)
+    found = {of: (position, state) for *_, position, state, of in rows}
+    return [found.get(feed, (0, "stopped")) for feed in feeds]
 
 
-def pause(database: Database, projection: str, feed: str, change: Changed) -> bool:
+def pause(database: Database, definition: Definition, change: Changed) -> bool:
     """Stops a projection's work until it is resumed; returns whether it was not paused before.
 
     When this returns, nothing is committed any more.
     """
-    names = {"projection": projection, "feed": feed}
+    projection = definition.name
+    names = {"projection": projection, "feed": definition.feed}
     for attempt in changes(database):
         with attempt as connection:
-            connection.run("open_checkpoint", names)
+            for feed in feeds_of(connection, definition):
+                admit(connection, projection, feed)
+                connection.run("open_checkpoint", {**names, "feed": feed})
             paused = connection.run(
                 "pause", {**names, "at": change.at, "by": change.by, "note": change.note}
             )
@@ -167,9 +154,7 @@ def forward(
     database.announce()
 
 
-def rewind(
-    database: Database, definition: Definition, feed: str, to: int | None, change: Changed
-) -> int:
+def rewind(database: Database, definition: Definition, to: int | None, change: Changed) -> int:
     """Goes back to a position, or (None) to before the first skipped event; returns the position.
 
     Raises where events that are applied again would leave other rows than before.
@@ -197,28 +182,35 @@ def rewind(
             "write them twice. If they write the same rows every time, say so with "
             f"replayable = True in the class; otherwise holdfast reset {name} builds it again"
         )
-    names = {"projection": name, "feed": feed}
     for attempt in changes(database):
         with attempt as connection:
-            position = to
-            if position is None:
-                ((first,),) = connection.run("first_skip", names)
-                if first is None:
-                    raise HoldfastError(
-                        f"projection {name!r} has no skipped event in the queue (holdfast queue "
-                        "list --status skipped); to go back elsewhere, name a position"
-                    )
-                position = int(first) - 1
-            if not connection.run("rewind", {**names, "position": position}):
+            feeds = [{"projection": name, "feed": f} for f in feeds_of(connection, definition)]
+            position = _first_skip(connection, name, feeds) if to is None else to
+            # All of them, and not one after the other.
+            rewound = [f for f in feeds if connection.run("rewind", {**f, "position": position})]
+            if not rewound:
                 raise HoldfastError(
                     f"projection {name!r} is not beyond position {position}, so there is nothing "
                     "to go back for; holdfast status says where it is"
                 )
-            forgotten = connection.run("forget_ahead", {**names, "position": position})
-            connection.run("open_empty_lanes", names)
-            connection.run("count_lanes", names)
-            subject = {"position": position, "items": [row[0] for row in forgotten]}
-            change.write(connection, "rewind", name, subject)
+            forgotten: list[int] = []
+            for names in rewound:
+                items = connection.run("forget_ahead", {**names, "position": position})
+                forgotten += [row[0] for row in items]
+                connection.run("open_empty_lanes", names)
+                connection.run("count_lanes", names)
+            change.write(connection, "rewind", name, {"position": position, "items": forgotten})
     database.announce()
-    assert position is not None
     return position
+
+
+def _first_skip(connection: Connection, projection: str, feeds: list[dict[str, str]]) -> int:
+    """The position before the first event that was skipped."""
+    found = [connection.run("first_skip", names)[0][0] for names in feeds]
+    first = min((position for position in found if position is not None), default=None)
+    if first is None:
+        raise HoldfastError(
+            f"projection {projection!r} has no skipped event in the queue (holdfast queue list "
+            "--status skipped); to go back elsewhere, name a position"
+        )
+    return int(first) - 1

@@ -23,4 +23,4 @@ SET
     mark_attempts = 0
 WHERE id = :id AND epoch = :epoch AND position = :after AND revision = :revision
 RETURNING id, projection, feed, position, epoch, state, events_processed, revision, leader, paused_by,
-    unclean_ends, mark_position, mark_attempts
+    unclean_ends, mark_position, mark_attempts, asked_by

@@ -1,5 +1,5 @@
 -- One checkpoint, as a runner needs it.
 SELECT id, projection, feed, position, epoch, state, events_processed, revision, leader, paused_by,
-    unclean_ends, mark_position, mark_attempts
+    unclean_ends, mark_position, mark_attempts, asked_by
 FROM holdfast_checkpoint
 WHERE projection = :projection AND feed = :feed

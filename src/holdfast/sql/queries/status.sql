@@ -7,7 +7,7 @@ SELECT
     c.error_position, c.error_event_id, c.error_event_type,
     (
         SELECT e.recorded_at FROM holdfast_event AS e
-        WHERE c.feed = 'journal' AND e.position > c.position
+        WHERE (c.feed = 'journal' OR c.feed LIKE 'journal[%/%]') AND e.position > c.position
         ORDER BY e.position LIMIT 1
     ),
     c.needs_reset, c.paused_at, c.paused_by, c.paused_note, c.waiting_until, c.waiting_for,

@@ -49,8 +49,19 @@ CREATE TABLE holdfast_checkpoint (
     mark_attempts     integer NOT NULL DEFAULT 0,
     -- What tells the feed from another one of its name, where others write it.
     origin            text,
+    -- The process to which the leader should leave it.
+    asked_by          text,
     UNIQUE (projection, feed)
 ) WITH (fillfactor = 50);
+
+-- How many shards each projection has. While that is changed: how many it will have, and the position up
+-- to which the present ones go before.
+CREATE TABLE holdfast_layout (
+    projection  text PRIMARY KEY,
+    shards      integer NOT NULL,
+    next_shards integer,
+    barrier     bigint
+);
 
 -- The tables that projections own, and the definition their rows were written under.
 CREATE TABLE holdfast_table (

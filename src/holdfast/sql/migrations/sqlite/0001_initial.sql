@@ -48,7 +48,18 @@ CREATE TABLE holdfast_checkpoint (
     mark_attempts     INTEGER NOT NULL DEFAULT 0,
     -- What tells the feed from another one of its name, where others write it.
     origin            TEXT,
+    -- The process to which the leader should leave it.
+    asked_by          TEXT,
     UNIQUE (projection, feed)
+);
+
+-- How many shards each projection has. While that is changed: how many it will have, and the position up
+-- to which the present ones go before.
+CREATE TABLE holdfast_layout (
+    projection  TEXT PRIMARY KEY,
+    shards      INTEGER NOT NULL,
+    next_shards INTEGER,
+    barrier     INTEGER
 );
 
 -- The tables that projections own, and the definition their rows were written under.

@@ -12,6 +12,7 @@ SET
     mark_position = CASE WHEN CAST(:died AS boolean) THEN mark_position END,
     mark_attempts = CASE WHEN CAST(:died AS boolean) THEN mark_attempts ELSE 0 END,
     state = 'running',
+    asked_by = NULL,
     leader = :leader,
     leader_pid = pg_backend_pid(),
     leader_since = (SELECT a.backend_start FROM pg_stat_activity AS a WHERE a.pid = pg_backend_pid())
@@ -22,4 +23,4 @@ WHERE
         WHERE o.projection = holdfast_checkpoint.projection AND o.feed = holdfast_checkpoint.feed
     )
 RETURNING id, projection, feed, position, epoch, state, events_processed, revision, leader, paused_by,
-    unclean_ends, mark_position, mark_attempts
+    unclean_ends, mark_position, mark_attempts, asked_by

@@ -12,6 +12,7 @@ SET
     mark_position = CASE WHEN :died THEN mark_position END,
     mark_attempts = CASE WHEN :died THEN mark_attempts ELSE 0 END,
     state = 'running',
+    asked_by = NULL,
     leader = :leader
 WHERE
     id = :id AND NOT needs_reset
@@ -20,4 +21,4 @@ WHERE
         WHERE o.projection = holdfast_checkpoint.projection AND o.feed = holdfast_checkpoint.feed
     )
 RETURNING id, projection, feed, position, epoch, state, events_processed, revision, leader, paused_by,
-    unclean_ends, mark_position, mark_attempts
+    unclean_ends, mark_position, mark_attempts, asked_by

@@ -1,0 +1,157 @@
+"""Shards: one projection, run as several runners, each with its part of the lanes.
+
+Every shard reads the whole journal and takes the events whose lane is its own, by a hash that never
+changes. To the rest it is a feed of its own, with a lease, a checkpoint and closed lanes, so that
+any number of processes share the shards.
+
+How many there are is written down in the store (see Layout), and changes like this:
+
+    a barrier is set: the furthest position that any shard has reached
+    every shard goes on up to there, and no further
+    the last one there: new shards begin at the barrier, the old ones are gone
+
+Each step is one transaction, and whoever runs the projection takes them, so that it does not matter
+who dies on the way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from holdfast.core.errors import HoldfastError
+from holdfast.core.feeds import shard_feeds, shard_of
+from holdfast.core.ports import Checkpoint, Chunk, Source
+
+PASS_SECONDS = 0.1
+"""So long a shard may keep to itself that events of others have come, before it commits that."""
+
+PASS_EVENTS = 1_000
+"""So many of them at most."""
+
+READS_AT_ONCE = 8
+"""So many reads without an event of its own, before a shard lets its runner look around."""
+
+
+class OtherLayout(HoldfastError):
+    """A projection has other shards by now than its runner thinks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How many shards a projection has.
+
+    While that is being changed: how many it will have, and up to where the present ones go.
+    """
+
+    shards: int
+    next_shards: int | None = None
+    barrier: int | None = None
+
+    @property
+    def feeds(self) -> list[str]:
+        return shard_feeds(self.shards)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState:
+    """Who runs a shard, how far it is, and who has asked for it."""
+
+    feed: str
+    leader: str | None
+    position: int
+    state: str
+    asked_by: str | None
+
+
+class Layouts(Protocol):
+    """What the store knows of shards."""
+
+    @property
+    def me(self) -> str:
+        """This process, as the leader of shards."""
+
+    def begin(self, projection: str, shards: int) -> Layout:
+        """How many shards it has; so many if it has never run."""
+
+    def layout(self, projection: str) -> Layout:
+        """How many shards it has."""
+
+    def states(self, projection: str) -> Sequence[ShardState]:
+        """Those of its shards that have ever run."""
+
+    def ask(self, projection: str, state: ShardState) -> None:
+        """Asks the leader of a shard to leave it to this process."""
+
+    def change(self, projection: str) -> bool:
+        """Ends a change of layout if every shard has come to the barrier; returns whether."""
+
+
+class ShardSource:
+    """The events of a shard, up to the barrier if there is one."""
+
+    def __init__(
+        self, source: Source, layouts: Layouts, projection: str, *, number: int, of: int
+    ) -> None:
+        self._source, self._layouts, self._projection = source, layouts, projection
+        self._number, self._of = number, of
+        self._layout: Layout | None = None
+        self._others = (0, 0)
+        """Between these positions all events are known to be of other shards."""
+        self._told_at, self._is_silent = 0.0, False
+
+    def read(self, after: int, limit: int) -> Chunk:
+        # After the checkpoint was read, or a barrier could be set between the two and be missed.
+        layout = self._layout = self._layout or self._layouts.layout(self._projection)
+        since, through = self._others
+        if not since <= after <= through:
+            since = through = after
+        for _ in range(READS_AT_ONCE):
+            if layout.barrier is not None and through >= layout.barrier:
+                return self._told(after, Chunk((), through=layout.barrier))
+            chunk = self._source.read(through, limit)
+            events = chunk.events
+            if layout.barrier is not None:
+                events = [event for event in events if event.position <= layout.barrier]
+            is_last = len(events) < limit
+            if events:
+                through = events[-1].position
+            own = [e for e in events if shard_of(e.stream, self._of) == self._number]
+            if own:
+                return Chunk(own, held=chunk.held, through=through, more=not is_last)
+            self._others = since, through
+            if is_last:
+                return self._told(after, Chunk((), held=chunk.held, through=through))
+        return Chunk((), through=through, more=True)
+
+    def head(self) -> int:
+        return self._source.head()
+
+    def check(self, checkpoint: Checkpoint) -> Checkpoint:
+        self._look_again()
+        return self._source.check(checkpoint)
+
+    def forget(self) -> None:
+        self._look_again()
+        self._source.forget()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        if self._is_silent:
+            timeout_seconds = min(timeout_seconds, PASS_SECONDS)
+        return self._source.wait(timeout_seconds)
+
+    def _look_again(self) -> None:
+        self._layout, self._others = None, (0, 0)
+
+    def _told(self, after: int, chunk: Chunk) -> Chunk:
+        """What is read; for a moment without a word of others' events, each would be a commit."""
+        now = time.monotonic()
+        is_soon = now - self._told_at < PASS_SECONDS and chunk.through - after < PASS_EVENTS
+        is_due = self._layout is not None and chunk.through == self._layout.barrier
+        self._is_silent = chunk.through > after and is_soon and not is_due
+        if self._is_silent:
+            return Chunk((), held=chunk.held)
+        self._told_at = now
+        return chunk

@@ -1,0 +1,2 @@
+-- Nobody has said how many shards a projection has.
+DELETE FROM holdfast_layout WHERE projection = :projection
