@@ -31,6 +31,7 @@ from tests.support.joining import (
     Sqlite3Explicit,
     Way,
     opened,
+    set_up_django,
     sqlalchemy_url,
 )
 
@@ -152,6 +153,7 @@ NO_CONNECTIONS: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.parametrize("name", NO_CONNECTIONS)
 def test_what_is_no_connection(app: App, store_url: str, name: str) -> None:
+    set_up_django()
     with pytest.raises(AppendError, match=f"can't join .*{name}.*takes a connection of"):
         app.journal.append("order-1", EVENTS, connection=NO_CONNECTIONS[name](store_url))
     assert app.journal.head() == 0

@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 import holdfast.kafka
+import holdfast.sqlalchemy
 import holdfast.testing
 from holdfast import App, Backoff, Breaker, HoldfastError, Limits, Policy, Poll, RetryBudget
 from holdfast.cli import cli
@@ -71,6 +72,11 @@ def test_every_name_of_kafka_is_documented(name: str) -> None:
     assert name in API or re.search(rf"`{name}\b", API["Envelopes"])
     if issubclass(getattr(holdfast.kafka, name), HoldfastError):
         assert name in ERRORS
+
+
+@pytest.mark.parametrize("name", holdfast.sqlalchemy.__all__)
+def test_every_name_of_sqlalchemy_is_documented(name: str) -> None:
+    assert re.search(rf"`{name}\(", API["SQLAlchemy"])
 
 
 @pytest.mark.parametrize("name", holdfast.testing.__all__)

@@ -313,11 +313,16 @@ def sqlalchemy_url(url: str, *, is_async: bool = False, driver: str = "psycopg")
 _aliases = itertools.count()
 
 
-def _django_alias(url: str) -> str:
-    """Makes the database known to Django, as an application's settings would."""
+def set_up_django() -> None:
+    """Django wants its settings before it makes anything."""
     if not django_settings.configured:
         django_settings.configure(DATABASES={}, USE_TZ=True)
         django.setup()
+
+
+def _django_alias(url: str) -> str:
+    """Makes the database known to Django, as an application's settings would."""
+    set_up_django()
     alias = f"join_{next(_aliases)}"
     databases = {"default": {}, alias: _django_database(url)}
     django_connections.settings[alias] = django_connections.configure_settings(databases)[alias]

@@ -35,6 +35,9 @@ _CLASSES = {
 }
 """What can be joined, by the package and the name of its class or of a class it derives from."""
 
+LENT_BY = "holdfast.tx"
+"""Where a SQLAlchemy connection that works in a handler's transaction notes whose that is."""
+
 
 def joined(connection: Any, database: Database) -> Run:
     """A function that runs our named statements inside the caller's transaction."""
@@ -147,6 +150,8 @@ def _sqlalchemy(given: Any, database: Database) -> Run:
     _expect(database, {"postgresql": "postgres"}.get(name, name), "SQLAlchemy")
     if not connection.in_transaction():
         connection.begin()  # As every statement would, and the caller's commit() expects.
+    if (tx := (connection.connection.record_info or {}).get(LENT_BY)) is not None:
+        return joined(tx, database)
     hint = "this connection is in AUTOCOMMIT; use one with another isolation level"
     if database.dialect == "sqlite":
         _check_sqlite_transaction(connection.connection.driver_connection, hint)
