@@ -11,19 +11,18 @@ is to wait for each event's.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from inspect import isawaitable
-from types import TracebackType
-from typing import Any
 
 from holdfast.core.caller import Caller, Function
 from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
 from holdfast.core.engine import BatchLost, Calls, EventFailed, StoreFailedAt, Unrepeatable
-from holdfast.core.errors import HoldfastError, StoreUnavailable
+from holdfast.core.errors import StoreUnavailable
 from holdfast.core.event import RawEvent
-from holdfast.core.ports import Checkpoint, HandlerTx, JoinableTx, RolledBack, Session, Work
+from holdfast.core.event_tx import EventTx, flushed
+from holdfast.core.lone import LoneBatch
+from holdfast.core.ports import Checkpoint, HandlerTx, RolledBack, Session, Work
 
 LARGEST_GROUP = 128
 """Events that may have to be done again for the sake of one."""
@@ -175,7 +174,7 @@ class HandlerBatch:
         """Calls a handler, and waits for what it has written if it `waits`."""
         self._tx.failed = None
         if waits:
-            handler = _flushed(handler, self._tx.flush)
+            handler = flushed(handler, self._tx.flush)
         tx = EventTx(self._tx)
         try:
             decoded = self._decode(event)
@@ -236,181 +235,3 @@ class HandlerBatch:
             self._work.savepoint()
             self._group.clear()
             self._callbacks = len(self._tx.callbacks)
-
-
-def _flushed(handler: Function, flush: Callable[[], None]) -> Function:
-    """The handler, with the wait for what it has written."""
-
-    def run(*args: Any) -> Any:
-        result = handler(*args)
-        if isawaitable(result):
-            return _awaited(result, flush)
-        flush()
-        return result
-
-    return run
-
-
-async def _awaited(result: Awaitable[Any], flush: Callable[[], None]) -> None:
-    await result
-    flush()
-
-
-class EventTx:
-    """The transaction for the time of one event's handler.
-
-    A thread or a task that lives on must not write into the next event's part.
-    """
-
-    __slots__ = ("_is_lent", "_tx")
-
-    def __init__(self, tx: JoinableTx) -> None:
-        self._tx: JoinableTx | None = tx
-        self._is_lent = False
-
-    def end(self) -> None:
-        self._tx = None
-
-    @property
-    def connection(self) -> Any:
-        self._is_lent = True
-        return self._open().connection
-
-    def execute(self, sql: str, params: Any = ()) -> int:
-        return self._open().execute(sql, params)
-
-    def executemany(self, sql: str, params: Iterable[Any]) -> None:
-        self._open().executemany(sql, params)
-
-    def fetch(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
-        return self._open().fetch(sql, params)
-
-    def write(self, sql: str, params: Any = ()) -> None:
-        tx = self._open()
-        if self._is_lent:
-            tx.execute(sql, params)  # Whoever has the connection must not find it behind.
-        else:
-            tx.write(sql, params)
-
-    def after_commit(self, callback: Function) -> None:
-        self._open().after_commit(callback)
-
-    def appends(self) -> Any:
-        """The connection for an append that joins the transaction."""
-        tx = self._open()
-        tx.has_appended = True
-        return tx.connection
-
-    def _open(self) -> JoinableTx:
-        if self._tx is None:
-            raise HoldfastError(
-                "this tx has ended with its handler; what a thread or a task does later needs a "
-                "connection of its own"
-            )
-        return self._tx
-
-
-class LoneBatch:
-    """One event in a transaction that begins when it is needed.
-
-    A handler that calls another system first holds no transaction meanwhile.
-    """
-
-    def __init__(self, calls: Calls, session: Session) -> None:
-        self._calls, self._session = calls, session
-        self.lane_of = calls.lane_of
-        self.callbacks: list[Function] = []
-        self._stack, self._handling = ExitStack(), ExitStack()
-        self._work: Work | None = None
-        self._tx: HandlerTx | None = None
-
-    def __enter__(self) -> LoneBatch:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(exc_type, exc, traceback)
-
-    def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
-        tx = EventTx(LazyTx(self))
-        try:
-            handler = instead or self._calls.definition.handler_of(event.type)
-            if handler is None:
-                return False
-            handler = _flushed(handler, self._flush)
-            with self._session.working():
-                self._calls.call(event.type, handler, self._calls.types.decode(event), tx)
-            if self._work is not None:
-                self._work.check_intact()
-        except BaseException as error:
-            failed = self._calls.blamed(event, error)
-            self._undo(error)
-            raise failed from error
-        finally:
-            tx.end()
-        return True
-
-    @contextmanager
-    def finished(self) -> Iterator[Work]:
-        self.begin()
-        self._handling.close()
-        assert self._work is not None
-        yield self._work
-
-    def begin(self) -> HandlerTx:
-        """The transaction, begun by now."""
-        if self._tx is None:
-            self._work = self._stack.enter_context(self._session.transaction())
-            self._stack.push(self._handling)
-            self._tx = self._handling.enter_context(self._work.handling())
-        return self._tx
-
-    def _flush(self) -> None:
-        if self._tx is not None:
-            self._tx.flush()
-
-    def _undo(self, error: BaseException) -> None:
-        self.callbacks.clear()
-        with suppress(BaseException):
-            self._stack.__exit__(type(error), error, error.__traceback__)
-        self._stack, self._handling = ExitStack(), ExitStack()
-        self._work = self._tx = None
-
-
-class LazyTx:
-    """A transaction as handlers see it, which begins with its first use."""
-
-    def __init__(self, batch: LoneBatch) -> None:
-        self._batch = batch
-        self.callbacks = batch.callbacks
-
-    @property
-    def connection(self) -> Any:
-        return self._batch.begin().connection
-
-    @property
-    def has_appended(self) -> bool:
-        return self._batch.begin().has_appended
-
-    @has_appended.setter
-    def has_appended(self, value: bool) -> None:
-        self._batch.begin().has_appended = value
-
-    def execute(self, sql: str, params: Any = ()) -> int:
-        return self._batch.begin().execute(sql, params)
-
-    def executemany(self, sql: str, params: Iterable[Any]) -> None:
-        self._batch.begin().executemany(sql, params)
-
-    def fetch(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
-        return self._batch.begin().fetch(sql, params)
-
-    def write(self, sql: str, params: Any = ()) -> None:
-        self._batch.begin().write(sql, params)
-
-    def after_commit(self, callback: Function) -> None:
-        self.callbacks.append(callback)
