@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from holdfast import App, Event, Projection, ProjectionFaulted, Tx, on
+from holdfast import App, Event, Policy, Projection, ProjectionFaulted, Retry, Tx, on
 from holdfast.clock import SystemClock
 from holdfast.testing.contracts import OutboxContract
 from holdfast.testing.contracts.samples import Counted, fetch, status_of
@@ -71,6 +71,37 @@ class TestOnPostgres(OnPostgres, OutboxContract):
             status = status_of(app, "sums")
             assert (status.state, status.needs_reset) == ("faulted", True)
         assert next(reason.kind for reason in app.explain("sums")) == "faulted"
+        app.reset("sums")
+        app.catch_up()
+        assert fetch(app, "SELECT n FROM sums") == [(1,)]
+
+    @pytest.mark.parametrize("way", [["COMMIT"], ["COMMIT", "BEGIN"]])
+    @pytest.mark.parametrize("calls", [False, True])
+    def test_a_handler_that_ends_the_transaction_and_fails(
+        self, app: App, way: list[str], calls: bool
+    ) -> None:
+        """It is not taken for one of which nothing is left, and is not tried again."""
+        ends = True
+
+        @app.projection(delivery="outbox", policy=Policy(on_error=Retry()))
+        class Sums(Projection):
+            tables: ClassVar = {"sums": "CREATE TABLE sums (n bigint)"}
+            calls_out = calls
+
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                tx.execute("INSERT INTO sums VALUES (%s)", (event.data.n,))
+                if ends:
+                    for sql in way:
+                        tx.execute(sql)
+                    raise ValueError("failed")
+
+        app.journal.append("a", [Counted(1)])
+        for match in ("ended the transaction itself", "holdfast reset sums"):
+            with pytest.raises(ProjectionFaulted, match=match):
+                app.catch_up()
+        assert fetch(app, "SELECT n FROM sums") == [(1,)]
+        ends = False
         app.reset("sums")
         app.catch_up()
         assert fetch(app, "SELECT n FROM sums") == [(1,)]

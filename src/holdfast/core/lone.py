@@ -11,7 +11,7 @@ from holdfast.core.caller import Function
 from holdfast.core.engine import Calls
 from holdfast.core.event import RawEvent
 from holdfast.core.event_tx import EventTx, flushed
-from holdfast.core.ports import HandlerTx, Session, Work
+from holdfast.core.ports import HandlerTx, Session, TransactionEnded, Work
 
 
 class LoneBatch:
@@ -52,7 +52,10 @@ class LoneBatch:
                 self._work.check_intact()
         except BaseException as error:
             failed = self._calls.blamed(event, error)
-            self._undo(error)
+            try:
+                self._check_intact()
+            finally:
+                self._undo(error)
             raise failed from error
         finally:
             tx.end()
@@ -76,6 +79,15 @@ class LoneBatch:
     def _flush(self) -> None:
         if self._tx is not None:
             self._tx.flush()
+
+    def _check_intact(self) -> None:
+        """Raises TransactionEnded if the handler has ended it: then something may be left."""
+        try:
+            self._handling.close()
+        except TransactionEnded:
+            raise
+        except Exception:
+            return  # It says how the event has failed, once more.
 
     def _undo(self, error: BaseException) -> None:
         self.callbacks.clear()
