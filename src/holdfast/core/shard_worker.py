@@ -181,7 +181,12 @@ class ShardWorker(Worker):
                 self.fault = self.fault or runner.fault
 
     def _has_ended(self) -> bool:
-        """Whether all runners have, for good: they have arrived, or none of them can go on."""
+        """Whether all runners have, for good: they have arrived, or none of them can go on.
+
+        Whoever waits for a change has nothing to wait for when one of them can't.
+        """
+        if self._changes and self.fault is not None:
+            return True
         shards = self._shards.values()
         return bool(shards) and all(
             shard.thread.ident is not None

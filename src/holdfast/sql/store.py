@@ -101,6 +101,8 @@ class SqlSession:
                     "database, and this code says delivery='log'; holdfast reset "
                     f"{checkpoint.projection} begins again with what the code says"
                 )
+            if not self.connection.run("read_checkpoint", of(checkpoint)):
+                raise fenced(checkpoint)  # Other shards have taken its place.
             raise needs_reset(checkpoint.projection)
         self._leads = Checkpoint(*rows[0])
         return self._leads

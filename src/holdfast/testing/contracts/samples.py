@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import new_class
 from typing import Any, TypeVar
 from uuid import UUID
@@ -103,6 +103,17 @@ def execute(app: App, sql: str) -> None:
 
 
 def status_of(app: App, name: str) -> ProjectionStatus:
-    """One projection's status."""
-    (found,) = [status for status in app.status() if status.projection == name]
-    return found
+    """One projection's status; of one in shards, that of the worst, with the sums of all."""
+    found = [status for status in app.status() if status.projection == name]
+    worst = min(found, key=lambda status: (status.state != "faulted", status.position))
+    latest = max(found, key=lambda status: (status.last_event_id is not None, status.epoch))
+    return replace(
+        worst,
+        events_processed=sum(status.events_processed for status in found),
+        closed_lanes=sum(status.closed_lanes for status in found),
+        queued_events=sum(status.queued_events for status in found),
+        last_event_id=latest.last_event_id,
+        last_event_type=latest.last_event_type,
+        waiting_until=max((s.waiting_until for s in found if s.waiting_until), default=None),
+        waiting_for=next((s.waiting_for for s in found if s.waiting_for), None),
+    )

@@ -1,0 +1,109 @@
+"""Which shard a stream belongs to, and which projections can have shards."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+from holdfast import App, ConfigError, Event, Projection, SqlProjection, TableProjection, Tx, on
+from holdfast.core.feeds import is_journal, is_ours, shard_feed, shard_feeds, shard_of, shards_in
+from holdfast.kafka import KafkaPublisher, KafkaSource
+
+
+@dataclass
+class Row:
+    name: str
+    n: int = 0
+
+
+class Rows(TableProjection[Row]):
+    @on("Counted")
+    def counted(self, row: Row, event: Event[Any]) -> None:
+        row.n += 1
+
+
+class Keyed(Rows):
+    def key(self, event: Event[Any]) -> str:
+        return str(event.data["name"])
+
+
+class Handled(Projection):
+    @on("Counted")
+    def counted(self, event: Event[Any], tx: Tx) -> None: ...
+
+
+class OwnLane(Handled):
+    def lane(self, event: Event[Any]) -> str:
+        return str(event.data["name"])
+
+
+class Published(KafkaPublisher):
+    topic = "orders"
+    bootstrap = "127.0.0.1:1"
+
+
+class Summed(SqlProjection):
+    tables: ClassVar = {"summed": "CREATE TABLE summed (stream text)"}
+    events = ("*",)
+    sql = "INSERT INTO summed SELECT stream FROM batch"
+
+
+def test_the_shard_of_a_stream_never_changes() -> None:
+    """These are in databases: another hash would apply events twice, and others never."""
+    streams = ["account-1", "account-2", "account-3", "Zürich", "注文-7"]
+    assert [shard_of(stream, 4) for stream in streams] == [1, 3, 1, 3, 4]
+    assert [shard_of(stream, 7) for stream in streams] == [4, 3, 6, 6, 5]
+    assert {shard_of(stream, 1) for stream in streams} == {1}
+
+
+def test_streams_are_spread_evenly() -> None:
+    for shards in (2, 3, 4, 8, 16):
+        counts = [0] * shards
+        for number in range(10_000):
+            counts[shard_of(f"account-{number}", shards) - 1] += 1
+        assert min(counts) > 0.8 * 10_000 / shards, counts
+
+
+def test_the_names_of_shards() -> None:
+    assert shard_feeds(3) == ["journal[1/3]", "journal[2/3]", "journal[3/3]"]
+    assert shard_feed(1, 1) == "journal"
+    assert [shards_in(feed) for feed in ("journal", "journal[2/3]", "messages")] == [1, 3, None]
+    # A topic of Kafka may have any name but one with a slash.
+    assert not is_journal("journal[3]")
+    assert [is_ours(feed) for feed in ("journal", "journal[2/3]", "messages")] == [True] * 3
+    assert not is_ours("journal[3]")
+
+
+@pytest.mark.parametrize(
+    ("projection", "settings", "reason"),
+    [
+        (Keyed, {}, r"own key\(\) one row or lane has events of several streams"),
+        (OwnLane, {}, r"own lane\(\) one row or lane has events of several streams"),
+        (Summed, {}, "work is the database's"),
+        (Handled, {"delivery": "outbox"}, "concurrency="),
+        (
+            Handled,
+            {"source": KafkaSource("orders", bootstrap="127.0.0.1:1", group="g")},
+            "partitions already",
+        ),
+        (Published, {}, "waits for its broker"),
+    ],
+)
+def test_projections_that_can_not_have_shards(
+    projection: Any, settings: dict[str, Any], reason: str
+) -> None:
+    with App("sqlite:///:memory:") as app:
+        with pytest.raises(ConfigError, match=reason):
+            app.projection(name="rows", shards=2, **settings)(projection)
+        assert app.projections == ()
+        app.projection(name="rows", shards=1, **settings)(projection)
+
+
+@pytest.mark.parametrize("shards", [0, -1, 257, True, "2", 2.0, None])
+def test_a_number_of_shards_that_is_none(shards: Any) -> None:
+    with App("sqlite:///:memory:") as app:
+        with pytest.raises(ConfigError, match="shards is"):
+            app.projection(shards=shards)(Rows)
+        app.projection(shards=2)(Rows)
+        with pytest.raises(ConfigError, match="shards is 0"):
+            app.reshard("rows", shards=0, by="me")
