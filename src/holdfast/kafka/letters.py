@@ -153,7 +153,7 @@ class _DeadLetters(Projection):
         # One a process: the client does not survive a fork.
         found = self._producers.get(os.getpid())
         if found is None:
-            found = self._producers[os.getpid()] = self.source.producer()
+            found = self._producers[os.getpid()] = self.source.clients.producer()
         return found
 
     def _failed(self, error: KafkaError | None) -> None:
@@ -184,7 +184,7 @@ def origin_of(record: Record) -> tuple[str, int, int] | None:
 
 def read_all(source: KafkaSource, topic: str, partition: int) -> Iterator[Record]:
     """The records that a partition has now, the oldest first."""
-    consumer = source.reader()
+    consumer = source.clients.reader()
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         while True:

@@ -103,7 +103,7 @@ class PartitionSource:
         """Raises HoldfastError if the topic no longer has what comes after the checkpoint."""
         assert self._session is not None
         low, high = self._watermarks()
-        origin = self._source.topic_id(self.topic)
+        origin = self._source.brokers.topic_id(self.topic)
         if self._source.start == "latest":
             # All at once, so that a partition that is added later is read from its beginning.
             self._session.begin_feeds(checkpoint.projection, self._source.ends())
@@ -165,7 +165,7 @@ class PartitionSource:
 
     def _client(self) -> Consumer:
         if self._consumer is None:
-            self._consumer = self._source.reader()
+            self._consumer = self._source.clients.reader()
         return self._consumer
 
     def _assign(self, after: int) -> None:
@@ -224,7 +224,7 @@ class PartitionSource:
                 f"{high}. What is missing was deleted, or the topic is another one; nothing is "
                 "passed over silently"
             )
-        elif code in GONE and not self._source.exists(self.topic, self.partition):
+        elif code in GONE and not self._source.brokers.exists(self.topic, self.partition):
             raise HoldfastError(
                 f"{self._name} is gone; it was read up to offset {self._through}. If the topic is "
                 "made again, it is another one: reset the projection then"
@@ -238,7 +238,7 @@ class PartitionSource:
             found = self._client().get_watermark_offsets(place, timeout=QUERY_SECONDS)
         except KafkaException as error:
             inner = error_of(error)
-            if inner.code() in GONE and not self._source.exists(self.topic, self.partition):
+            if inner.code() in GONE and not self._source.brokers.exists(self.topic, self.partition):
                 raise HoldfastError(
                     f"{self._name} is not there; make the topic, then start again"
                 ) from error
@@ -254,7 +254,7 @@ class PartitionSource:
         The client does not say when a topic is made again: it reads the new one from where it is.
         """
         if self._through > self._checked and self._origin != NO_ID:
-            if self.is_other(self._source.topic_id_now(self.topic)):
+            if self.is_other(self._source.brokers.topic_id_now(self.topic)):
                 raise self._recreated(self._from)
             self._checked = self._through
 

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from threading import Lock
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 import msgspec
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Producer,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin import OffsetSpec as OffsetSpec  # type: ignore[attr-defined]
 
 from holdfast.core.definition import Definition
-from holdfast.core.errors import ConfigError, HoldfastError, StoreUnavailable
+from holdfast.core.errors import ConfigError, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.failure import WorkerLost
 from holdfast.core.intake import NOTHING, UNDECODABLE, Intake, Undecodable
@@ -31,12 +18,13 @@ from holdfast.core.policy import Park, Policy
 from holdfast.core.projection import Projection
 from holdfast.core.transient import is_transient
 from holdfast.core.worker import ForeignLetter, Wiring, Worker
+from holdfast.kafka.brokers import QUERY_SECONDS, Brokers
+from holdfast.kafka.clients import Clients
 from holdfast.kafka.envelopes import Envelope, Holdfast, of_function
-from holdfast.kafka.errors import GONE, error_of, failure, is_secret, without_secrets
+from holdfast.kafka.errors import is_secret
 from holdfast.kafka.letters import dead_letters_sink, letter, origin_of, read_all
 from holdfast.kafka.partition import PartitionSource
 from holdfast.kafka.records import (
-    NO_ID,
     Decoded,
     KafkaEvent,
     Record,
@@ -46,48 +34,12 @@ from holdfast.kafka.records import (
     unreadable_event,
 )
 
-OURS = {
-    "bootstrap.servers": "bootstrap",
-    "group.id": "group",
-    "enable.auto.commit": None,
-    "enable.auto.offset.store": None,
-    "auto.offset.reset": "start",
-    "enable.partition.eof": None,
-}
-"""Settings of the client that are not for `settings`, and which argument says the same."""
-
-CONSUMER_ONLY = (
-    "partition.assignment.strategy",
-    "group.protocol",
-    "group.instance.id",
-    "session.timeout.ms",
-    "heartbeat.interval.ms",
-    "max.poll.interval.ms",
-    "isolation.level",
-)
-"""Settings that other clients complain about."""
-
-MAX_RECORD_BYTES = 100_000_000
-
 MAX_PARTITIONS = 1 << 14
 MAX_TOPICS = 1 << 16
 """For numbers that no two records of dead-letter topics share, or hardly ever."""
 
 RESERVED = "holdfast."
 """So begin the types of events that stand for records which are none."""
-
-C = TypeVar("C")
-
-NOT_SUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
-
-QUERY_SECONDS = 10.0
-HEAD_SECONDS = 2.0
-"""The same for those who only want to know how far behind they are."""
-
-AWAY_SECONDS = 10.0
-"""For so long they do not ask again."""
-
-logger = logging.getLogger("holdfast.kafka")
 
 
 class KafkaSource:
@@ -139,11 +91,9 @@ class KafkaSource:
         self.envelope = _envelope(decode)
         self._quick = self.envelope.event if type(self.envelope) is Holdfast else None
         self._check()
-        self._check_settings()
-        self._admins: dict[int, AdminClient] = {}
-        self._away_until = 0.0
-        self._asking: dict[int, Lock] = {}
-        self._topic_ids: dict[str, tuple[float, str]] = {}
+        self.clients = Clients(bootstrap, group, self.settings)
+        self.clients.check()
+        self.brokers = Brokers(self.clients)
 
     def __repr__(self) -> str:
         shown = {n: "…" if is_secret(n) else v for n, v in self.settings.items()}
@@ -188,7 +138,7 @@ class KafkaSource:
     def letters(self, topic: str) -> Iterator[ForeignLetter]:
         """Dead events in a topic that others have written."""
         known = set(self.feeds())
-        for number in self._partitions(topic):
+        for number in self.brokers.partitions(topic):
             for record in read_all(self, topic, number):
                 found = self._letter(record, known)
                 if found is not None:
@@ -201,33 +151,14 @@ class KafkaSource:
 
     def heads(self) -> dict[str, int]:
         """Where each partition ends; raises StoreUnavailable if that can't be had quickly."""
-        if time.monotonic() < self._away_until:
-            raise StoreUnavailable(f"the brokers at {self.bootstrap} did not answer just now")
-        try:
-            return self._heads()
-        except StoreUnavailable:
-            self._away_until = time.monotonic() + AWAY_SECONDS
-            raise
+        ends = self.brokers.ends_if_near(self.topics)
+        return {feed_name(*place): end for place, end in ends.items()}
 
     def ends(self) -> dict[str, tuple[str, int]]:
         """The topic's id and the end of each partition."""
-        ids = {topic: self.topic_id(topic) for topic in self.topics}
-        found = self._heads()
-        return {feed: (ids[self._place_of(feed)[0]], head) for feed, head in found.items()}
-
-    def _heads(self) -> dict[str, int]:
-        known = [(t, n) for t in self.topics for n in self._partitions(t, HEAD_SECONDS)]
-        places = {place: _latest() for place in map(_place, known)}
-        futures = self._admin().list_offsets(places, request_timeout=HEAD_SECONDS)
-        try:
-            return {
-                feed_name(place.topic, place.partition): future.result(HEAD_SECONDS).offset
-                for place, future in futures.items()
-            }
-        except KafkaException as error:
-            raise failure(error_of(error), "the ends of topics can't be had") from error
-        except TimeoutError as error:
-            raise StoreUnavailable("the ends of topics can't be had in time") from error
+        ids = {topic: self.brokers.topic_id(topic) for topic in self.topics}
+        ends = self.brokers.ends(self.topics)
+        return {feed_name(*place): (ids[place[0]], end) for place, end in ends.items()}
 
     def worker(self, definition: Definition, wiring: Wiring, *, catches_up: bool) -> Worker:
         """What runs a projection on these topics."""
@@ -254,137 +185,7 @@ class KafkaSource:
 
     def feeds(self) -> list[tuple[str, int]]:
         """All partitions there are; raises if a topic is not there, or the broker is away."""
-        return [(topic, number) for topic in self.topics for number in self._partitions(topic)]
-
-    def exists(self, topic: str, partition: int = 0) -> bool:
-        """Whether the broker knows a partition; raises StoreUnavailable if it can't be asked."""
-        metadata = self._metadata(topic)
-        if metadata.error is not None and metadata.error.code() not in GONE:
-            raise failure(metadata.error, f"topic {topic!r} can't be looked at")
-        return metadata.error is None and partition in metadata.partitions
-
-    def topic_id(self, topic: str) -> str:
-        """What tells a topic from another one of its name; NO_ID where the brokers can't say."""
-        cluster = self._cluster(topic)
-        if cluster.controller_id not in cluster.brokers:
-            return NO_ID  # Nobody there would answer.
-        return self._topic_id(topic)
-
-    def topic_id_now(self, topic: str) -> str:
-        """The same, from brokers that can say; those who ask at one time share an answer.
-
-        It is never older than the question.
-        """
-        asked = time.monotonic()
-        with self._asking.setdefault(os.getpid(), Lock()):
-            answered = self._topic_ids.get(topic)
-            if answered is None or answered[0] < asked:
-                answered = self._topic_ids[topic] = time.monotonic(), self._topic_id(topic)
-            return answered[1]
-
-    def _topic_id(self, topic: str) -> str:
-        try:
-            futures = self._admin().describe_topics(
-                TopicCollection([topic]), request_timeout=QUERY_SECONDS
-            )
-            found = futures[topic].result(QUERY_SECONDS + 1).topic_id
-        except KafkaException as error:
-            inner = error_of(error)
-            if inner.code() in NOT_SUPPORTED:
-                return NO_ID
-            raise failure(inner, f"topic {topic!r} can't be described") from error
-        except TimeoutError as error:
-            raise StoreUnavailable(f"topic {topic!r} can't be described in time") from error
-        return NO_ID if found is None else str(found)
-
-    def reader(self) -> Consumer:
-        """A consumer that is in no group, for one partition."""
-        return self._consumer(
-            {
-                "group.id": self.group,
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "queued.max.messages.kbytes": 16_384,
-                "fetch.queue.backoff.ms": 10,
-            }
-        )
-
-    def producer(self) -> Producer:
-        """A producer that writes each record once, and in order."""
-        config = {
-            **{n: v for n, v in self.settings.items() if n not in CONSUMER_ONLY},
-            "bootstrap.servers": self.bootstrap,
-            "enable.idempotence": True,
-            "partitioner": "murmur2_random",
-        }
-        # What was read can be written: the brokers say how large a record may be.
-        config.setdefault("message.max.bytes", MAX_RECORD_BYTES)
-        return self._made(Producer, config)
-
-    def member(self, group: str) -> Consumer:
-        """A consumer that is in a group, for its assignments alone."""
-        settings = dict(self.settings)
-        if settings.get("group.protocol") != "consumer":
-            settings.setdefault("partition.assignment.strategy", "cooperative-sticky")
-        return self._consumer({**settings, "group.id": group, "auto.offset.reset": "latest"})
-
-    @property
-    def is_cooperative(self) -> bool:
-        """Whether partitions are assigned and revoked one by one."""
-        if self.settings.get("group.protocol") == "consumer":
-            return True
-        strategy = self.settings.get("partition.assignment.strategy", "cooperative-sticky")
-        return "cooperative" in strategy
-
-    def shown(self, text: str) -> str:
-        """A text as logs and errors may show it."""
-        return without_secrets(text, self.settings)
-
-    def _consumer(self, settings: Mapping[str, Any]) -> Consumer:
-        config = {
-            **self.settings,
-            **settings,
-            "bootstrap.servers": self.bootstrap,
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-        }
-        return self._made(Consumer, config)
-
-    def _made(self, client: Callable[..., C], config: Mapping[str, Any]) -> C:
-        try:
-            return client(dict(config), logger=logger)
-        except (KafkaException, ValueError, TypeError) as error:
-            raise ConfigError(self.shown(f"the settings of Kafka are wrong: {error}")) from None
-
-    def _admin(self) -> AdminClient:
-        # One a process: the client does not survive a fork.
-        found = self._admins.get(os.getpid())
-        if found is None:
-            config = {**self.settings, "bootstrap.servers": self.bootstrap}
-            for name in CONSUMER_ONLY:
-                config.pop(name, None)
-            found = self._admins[os.getpid()] = self._made(AdminClient, config)
-        return found
-
-    def _metadata(self, topic: str, timeout_seconds: float = QUERY_SECONDS) -> Any:
-        return self._cluster(topic, timeout_seconds).topics[topic]
-
-    def _cluster(self, topic: str, timeout_seconds: float = QUERY_SECONDS) -> Any:
-        try:
-            return self._admin().list_topics(topic, timeout=timeout_seconds)
-        except KafkaException as error:
-            raise failure(
-                error_of(error), f"the brokers at {self.bootstrap} can't be asked"
-            ) from error
-
-    def _partitions(self, topic: str, timeout_seconds: float = QUERY_SECONDS) -> list[int]:
-        metadata = self._metadata(topic, timeout_seconds)
-        if metadata.error is not None or not metadata.partitions:
-            why = "" if metadata.error is None else f" ({metadata.error.str()})"
-            raise HoldfastError(
-                f"topic {topic!r} is not at {self.bootstrap}{why}; make it, then start again"
-            )
-        return sorted(metadata.partitions)
+        return [(topic, n) for topic in self.topics for n in self.brokers.partitions(topic)]
 
     def _tombstone(self, record: Record) -> KafkaEvent | None:
         if self.tombstones is None:
@@ -427,11 +228,6 @@ class KafkaSource:
                 return topic, int(number)
         raise ConfigError(f"{feed!r} is not a partition of {', '.join(self.topics)}")
 
-    def _check_settings(self) -> None:
-        """Has the client look at its settings, without what it would open files for."""
-        tried = {n: v for n, v in self.settings.items() if n != "security.protocol"}
-        self._made(Consumer, {**tried, "group.id": self.group}).close()
-
     def _check(self) -> None:
         if not self.topics or not all(isinstance(t, str) and t for t in self.topics):
             raise ConfigError(f"topics is {self.topics!r}; name at least one topic")
@@ -456,15 +252,9 @@ class KafkaSource:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and value):
                 raise ConfigError(f"{name} is {value!r}; it is a name, or None")
-        if not all(isinstance(name, str) for name in self.settings):
-            raise ConfigError("settings has a name that is no text")
         for name in ("gap_seconds", "window_events"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be 0 or more")
-        for name, ours in OURS.items():
-            if name in self.settings:
-                hint = f"say {ours}=… instead" if ours else "holdfast sets it itself"
-                raise ConfigError(f"settings has {name!r}: {hint}")
         if self.dead_letters in self.topics:
             raise ConfigError(f"dead_letters is {self.dead_letters!r}, which is read as well")
         if self.contiguous and not self.envelope.has_versions:
@@ -494,15 +284,6 @@ def _number_below_0(record: Record) -> int:
     """A position for a record that was never in one of our feeds, by where it is."""
     topic = zlib.crc32(record.topic.encode()) % MAX_TOPICS
     return -((record.offset * MAX_PARTITIONS + record.partition) * MAX_TOPICS + topic + 1)
-
-
-def _latest() -> OffsetSpec:
-    spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    return spec
-
-
-def _place(place: tuple[str, int]) -> TopicPartition:
-    return TopicPartition(*place)
 
 
 def _envelope(decode: Envelope | Callable[[Record], Decoded | None] | None) -> Envelope:

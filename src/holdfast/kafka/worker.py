@@ -111,7 +111,7 @@ class KafkaWorker(Worker):
 
     def _take_part(self) -> None:
         self._source.feeds()  # A topic that is not there is a fault, before anything else.
-        member = self._source.member(self.group)
+        member = self._source.clients.member(self.group)
         try:
             member.subscribe(
                 list(self._source.topics),
@@ -164,7 +164,7 @@ class KafkaWorker(Worker):
         # Nothing is read by the member itself.
         for place in places:
             place.offset = OFFSET_END
-        if self._source.is_cooperative:
+        if self._source.clients.is_cooperative:
             member.incremental_assign(places)
         else:
             member.assign(places)
@@ -180,7 +180,7 @@ class KafkaWorker(Worker):
             then=lambda: self._report(member, asynchronous=False),
         )
         self._look_at = 0.0  # The topic may be gone.
-        if self._source.is_cooperative:
+        if self._source.clients.is_cooperative:
             member.incremental_unassign(places)
         else:
             member.unassign()
@@ -188,7 +188,7 @@ class KafkaWorker(Worker):
     def _on_lost(self, member: Consumer, places: list[TopicPartition]) -> None:
         """Others have them by now; whatever is not committed is theirs to do."""
         self._end([(place.topic, place.partition) for place in places])
-        if self._source.is_cooperative:
+        if self._source.clients.is_cooperative:
             member.incremental_unassign(places)
         else:
             member.unassign()
@@ -212,7 +212,7 @@ class KafkaWorker(Worker):
             try:
                 if self._is_gone(topic):
                     raise HoldfastError(self._gone(topic))
-                topic_id = self._source.topic_id(topic)
+                topic_id = self._source.brokers.topic_id(topic)
             except StoreUnavailable:
                 continue  # Another time.
             for part in list(self._parts.values()):
@@ -225,9 +225,9 @@ class KafkaWorker(Worker):
 
     def _is_gone(self, topic: str) -> bool:
         """One broker may not know of it yet: a second answer counts."""
-        if self._source.exists(topic) or self._stop.wait(1.0):
+        if self._source.brokers.exists(topic) or self._stop.wait(1.0):
             return False
-        return not self._source.exists(topic)
+        return not self._source.brokers.exists(topic)
 
     def _gone(self, topic: str) -> str:
         reached = {**self._reached, **{p.place: p.position for p in self._parts.values()}}

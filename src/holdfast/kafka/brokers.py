@@ -1,0 +1,126 @@
+"""What is asked of the brokers: which partitions there are, where they end, which topic it is."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import OffsetSpec as OffsetSpec  # type: ignore[attr-defined]
+
+from holdfast.core.errors import HoldfastError, StoreUnavailable
+from holdfast.kafka.clients import Clients
+from holdfast.kafka.errors import GONE, error_of, failure
+from holdfast.kafka.records import NO_ID
+
+NOT_SUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
+
+QUERY_SECONDS = 10.0
+HEAD_SECONDS = 2.0
+"""The same for those who only want to know how far behind they are."""
+
+AWAY_SECONDS = 10.0
+"""For so long they do not ask again."""
+
+
+class Brokers:
+    """The brokers of one source. Where they can't be asked, it raises StoreUnavailable."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._away_until = 0.0
+        self._asking: dict[int, Lock] = {}
+        self._topic_ids: dict[str, tuple[float, str]] = {}
+
+    def partitions(self, topic: str, timeout_seconds: float = QUERY_SECONDS) -> list[int]:
+        """The partitions of a topic; raises HoldfastError if it is not there."""
+        metadata = self._cluster(topic, timeout_seconds).topics[topic]
+        if metadata.error is not None or not metadata.partitions:
+            why = "" if metadata.error is None else f" ({metadata.error.str()})"
+            where = self._clients.bootstrap
+            raise HoldfastError(
+                f"topic {topic!r} is not at {where}{why}; make it, then start again"
+            )
+        return sorted(metadata.partitions)
+
+    def exists(self, topic: str, partition: int = 0) -> bool:
+        """Whether there is such a partition."""
+        metadata = self._cluster(topic).topics[topic]
+        if metadata.error is not None and metadata.error.code() not in GONE:
+            raise failure(metadata.error, f"topic {topic!r} can't be looked at")
+        return metadata.error is None and partition in metadata.partitions
+
+    def ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+        """Where each partition of some topics ends."""
+        known = [(t, n) for t in topics for n in self.partitions(t, HEAD_SECONDS)]
+        places = {TopicPartition(*place): _latest() for place in known}
+        futures = self._clients.admin().list_offsets(places, request_timeout=HEAD_SECONDS)
+        try:
+            return {
+                (place.topic, place.partition): future.result(HEAD_SECONDS).offset
+                for place, future in futures.items()
+            }
+        except KafkaException as error:
+            raise failure(error_of(error), "the ends of topics can't be had") from error
+        except TimeoutError as error:
+            raise StoreUnavailable("the ends of topics can't be had in time") from error
+
+    def ends_if_near(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+        """The same for those who don't wait: after a failure it fails at once for a while."""
+        if time.monotonic() < self._away_until:
+            where = self._clients.bootstrap
+            raise StoreUnavailable(f"the brokers at {where} did not answer just now")
+        try:
+            return self.ends(topics)
+        except StoreUnavailable:
+            self._away_until = time.monotonic() + AWAY_SECONDS
+            raise
+
+    def topic_id(self, topic: str) -> str:
+        """What tells a topic from another one of its name; NO_ID where the brokers can't say."""
+        cluster = self._cluster(topic)
+        if cluster.controller_id not in cluster.brokers:
+            return NO_ID  # Nobody there would answer.
+        return self._topic_id(topic)
+
+    def topic_id_now(self, topic: str) -> str:
+        """The same, from brokers that can say; those who ask at one time share an answer.
+
+        It is never older than the question.
+        """
+        asked = time.monotonic()
+        with self._asking.setdefault(os.getpid(), Lock()):
+            answered = self._topic_ids.get(topic)
+            if answered is None or answered[0] < asked:
+                answered = self._topic_ids[topic] = time.monotonic(), self._topic_id(topic)
+            return answered[1]
+
+    def _topic_id(self, topic: str) -> str:
+        try:
+            futures = self._clients.admin().describe_topics(
+                TopicCollection([topic]), request_timeout=QUERY_SECONDS
+            )
+            found = futures[topic].result(QUERY_SECONDS + 1).topic_id
+        except KafkaException as error:
+            inner = error_of(error)
+            if inner.code() in NOT_SUPPORTED:
+                return NO_ID
+            raise failure(inner, f"topic {topic!r} can't be described") from error
+        except TimeoutError as error:
+            raise StoreUnavailable(f"topic {topic!r} can't be described in time") from error
+        return NO_ID if found is None else str(found)
+
+    def _cluster(self, topic: str, timeout_seconds: float = QUERY_SECONDS) -> Any:
+        try:
+            return self._clients.admin().list_topics(topic, timeout=timeout_seconds)
+        except KafkaException as error:
+            where = self._clients.bootstrap
+            raise failure(error_of(error), f"the brokers at {where} can't be asked") from error
+
+
+def _latest() -> OffsetSpec:
+    spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return spec
