@@ -8,18 +8,24 @@ behind it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import assert_never
 
-from holdfast.core.engine import Batch, BatchLost, BatchRefused, EventFailed, Unrepeatable
+from holdfast.core.engine import (
+    Batch,
+    BatchLost,
+    BatchRefused,
+    EventFailed,
+    FeedBatch,
+    Unrepeatable,
+)
 from holdfast.core.errors import HoldfastError
 from holdfast.core.event import RawEvent, kept
 from holdfast.core.intake import VersionGap, unreadable
 from holdfast.core.judge import Give
 from holdfast.core.policy import Fatal, Park, Skip
-from holdfast.core.ports import Session, Work
+from holdfast.core.ports import Advance, Checkpoint
 from holdfast.core.queue import LOOK_LATER_SECONDS, OUTSTANDING, Entry, Record
 from holdfast.core.signals import Died, Duplicates, Parked, Queued, Skipped
 from holdfast.core.stint import SLICE_SECONDS, Stint
@@ -50,9 +56,9 @@ class Applier:
     def pass_to(self, position: int) -> None:
         """Moves the checkpoint on where the feed has numbers without events."""
         stint = self._stint
-        with stint.transaction() as held, _opened(held, stint.session) as work:
+        with stint.transaction() as held:
             to = replace(stint.advance(0, None), position=position)
-            checkpoint = work.advance(stint.checkpoint, to)
+            checkpoint = (held or stint.session).advance(stint.checkpoint, to)
         stint.committed(checkpoint, [])
 
     def _apply(self, events: Sequence[RawEvent]) -> int:
@@ -110,20 +116,8 @@ class Applier:
                 done += 1
                 if self._is_over(until):
                     break
-            with batch.finished() as work:
-                advance = stint.advance(done - len(entries) - self._known, events[done - 1])
-                checkpoint = work.advance(stint.checkpoint, advance)
-                stint.ledger.write(work, checkpoint)
-                if entries:
-                    added = work.enqueue(checkpoint, entries, advance.at)
-                    stint.lanes.discount(e for e in entries if e.event.position not in added)
-                    dead = [e for e in entries if e.status == "dead" and e.event.position in added]
-                    letters = ((e.lane, e.event, kept(e.event), e.record) for e in dead)
-                    stint.send_letters(work, letters)
-                for lane in self._woken:
-                    stint.lanes.wake(lane, advance.at)
-                if entries or self._woken:
-                    work.write_lanes(checkpoint, stint.lanes.begun())
+            advance = stint.advance(done - len(entries) - self._known, events[done - 1])
+            checkpoint = self._finish(batch, advance, entries)
         stint.lanes.commit()
         if self._known:
             stint.emit(Duplicates(*stint.names, self._known))
@@ -132,6 +126,26 @@ class Applier:
         if halted is not None:
             raise halted
         return done
+
+    def _finish(self, batch: FeedBatch, advance: Advance, entries: Sequence[Entry]) -> Checkpoint:
+        """Writes all that goes with the events; returns the checkpoint behind them."""
+        stint = self._stint
+        if not (entries or self._woken or stint.definition.intake):
+            return batch.advance(stint.checkpoint, advance)
+        with batch.finished() as work:
+            checkpoint = work.advance(stint.checkpoint, advance)
+            stint.ledger.write(work, checkpoint)
+            if entries:
+                added = work.enqueue(checkpoint, entries, advance.at)
+                stint.lanes.discount(e for e in entries if e.event.position not in added)
+                dead = [e for e in entries if e.status == "dead" and e.event.position in added]
+                letters = ((e.lane, e.event, kept(e.event), e.record) for e in dead)
+                stint.send_letters(work, letters)
+            for lane in self._woken:
+                stint.lanes.wake(lane, advance.at)
+            if entries or self._woken:
+                work.write_lanes(checkpoint, stint.lanes.begun())
+        return checkpoint
 
     def _plain(
         self, batch: Batch, events: Sequence[RawEvent], start: int, until: float
@@ -272,10 +286,6 @@ class Applier:
                 stint.emit(Died(*stint.names, event.position, event.type, entry.lane))
         for lane, count in behind.items():
             stint.emit(Queued(*stint.names, lane, count))
-
-
-def _opened(held: Work | None, session: Session) -> AbstractContextManager[Work]:
-    return nullcontext(held) if held else session.transaction()
 
 
 def _index(events: Sequence[RawEvent], event: RawEvent) -> int:

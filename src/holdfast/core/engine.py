@@ -11,7 +11,7 @@ from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition, lane_of
 from holdfast.core.errors import Fenced, StoreUnavailable
 from holdfast.core.event import RawEvent
-from holdfast.core.ports import Checkpoint, Revised, Session, TransactionEnded, Work
+from holdfast.core.ports import Advance, Checkpoint, Revised, Session, TransactionEnded, Work
 from holdfast.core.queue import text_of
 
 
@@ -65,6 +65,13 @@ class Batch(Protocol):
         """The open transaction, with all rows written, for what goes with them."""
 
 
+class FeedBatch(Batch, Protocol):
+    """Events of a feed being applied, under its checkpoint."""
+
+    def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
+        """Finishes, with the checkpoint moved on, where nothing else goes with the rows."""
+
+
 class Engine(Protocol):
     """Applies events of one kind of projection."""
 
@@ -76,7 +83,7 @@ class Engine(Protocol):
         *,
         again: bool,
         singly: bool,
-    ) -> AbstractContextManager[Batch]:
+    ) -> AbstractContextManager[FeedBatch]:
         """Events to be applied in one transaction: `work`, or one of its own under a checkpoint.
 
         `again`: they come from the queue, which knows that they are not applied. `singly`: every

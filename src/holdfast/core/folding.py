@@ -14,7 +14,7 @@ from holdfast.core.definition import Definition
 from holdfast.core.engine import BatchRefused, Calls, EventFailed, StoreFailedAt
 from holdfast.core.event import Event, RawEvent
 from holdfast.core.intake import Intake
-from holdfast.core.ports import Checkpoint, RowChanges, Session, Work
+from holdfast.core.ports import Advance, Checkpoint, RowChanges, Session, Work
 from holdfast.core.projection import DELETE, Handler, TableProjection
 from holdfast.core.queue import unknown_lane
 from holdfast.core.table import Key, TableSpec, lane_text
@@ -103,18 +103,31 @@ class TableEngine:
     @contextmanager
     def written(self, work: Work | None) -> Iterator[Work]:
         """The transaction, `work` or a new one, with the changed rows in it."""
-        written = {key: c for key, c in self._in_order() if c.row is not None}
-        try:
-            writes = self.changes(written) if written else None
-        except ValueError as error:
-            raise BatchRefused from error
-        deletes = [key for key, c in self.changed.items() if c.row is None and c.stored]
+        writes, deletes = self._writes(), self._deletes()
         with nullcontext(work) if work else self._session.transaction() as work:
             if writes:
                 work.write_rows(self.table, writes)
             if deletes:
                 work.delete_rows(self.table, deletes)
             yield work
+
+    def advance(self, work: Work | None, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
+        """Writes the changed rows with the checkpoint, and commits where there is no `work`."""
+        if work is None and not self._deletes():
+            writes = self._writes()
+            return self._session.advance(checkpoint, to, (self.table, writes) if writes else None)
+        with self.written(work) as work:
+            return work.advance(checkpoint, to)
+
+    def _writes(self) -> RowChanges | None:
+        written = {key: c for key, c in self._in_order() if c.row is not None}
+        try:
+            return self.changes(written) if written else None
+        except ValueError as error:
+            raise BatchRefused from error
+
+    def _deletes(self) -> list[Key]:
+        return [key for key, c in self.changed.items() if c.row is None and c.stored]
 
     def _in_order(self) -> Iterable[tuple[Key, _CachedRow]]:
         """The changed rows; those that other feeds may write too, in the order of all who do."""
@@ -226,6 +239,9 @@ class TableBatch:
 
     def finished(self) -> AbstractContextManager[Work]:
         return self._engine.written(self._work)
+
+    def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
+        return self._engine.advance(self._work, checkpoint, to)
 
     def _fold(self, handler: Handler, key: Key, event: Event[Any]) -> None:
         engine, table = self._engine, self._table

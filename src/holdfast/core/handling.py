@@ -22,7 +22,7 @@ from holdfast.core.errors import StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.event_tx import EventTx, flushed
 from holdfast.core.lone import LoneBatch
-from holdfast.core.ports import Checkpoint, HandlerTx, RolledBack, Session, Work
+from holdfast.core.ports import Advance, Checkpoint, HandlerTx, RolledBack, Session, Work
 
 LARGEST_GROUP = 128
 """Events that may have to be done again for the sake of one."""
@@ -169,6 +169,10 @@ class HandlerBatch:
         self._settle()
         self._handling.close()
         yield self._work
+
+    def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
+        with self.finished() as work:
+            return work.advance(checkpoint, to)
 
     def _call(self, event: RawEvent, handler: Function, *, waits: bool) -> None:
         """Calls a handler, and waits for what it has written if it `waits`."""

@@ -13,7 +13,7 @@ from holdfast.core.caller import Function
 from holdfast.core.engine import EventFailed
 from holdfast.core.event import RawEvent
 from holdfast.core.handling import HandlerBatch, HandlerEngine
-from holdfast.core.ports import Checkpoint, Session, Work
+from holdfast.core.ports import Advance, Checkpoint, Session, Work
 from holdfast.core.projection import Publisher
 
 
@@ -87,6 +87,10 @@ class PublishingBatch:
         self._finish()
         with self._begun().finished() as work:
             yield work
+
+    def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
+        with self.finished() as work:
+            return work.advance(checkpoint, to)
 
     def _begun(self) -> HandlerBatch:
         if self._transaction is None:

@@ -159,6 +159,7 @@ class Stint(Trier):
     def committed(self, checkpoint: Checkpoint, events: Sequence[RawEvent]) -> None:
         """The transaction is in, with these events applied: does what may only happen now."""
         self.checkpoint = checkpoint
+        self._rate.commit()
         self.ledger.commit()
         self.told(events)
 
@@ -182,13 +183,19 @@ class _Rate:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._since, self._events, self._rate = clock.monotonic(), 0, 0.0
+        self._known = self._next = clock.monotonic(), 0, 0.0
 
     def after(self, events: int) -> float:
-        self._events += events
-        seconds = self._clock.monotonic() - self._since
-        if seconds > 0 and (seconds >= 1.0 or self._rate == 0.0):
-            self._rate = self._events / seconds
-        if seconds >= 1.0:
-            self._since, self._events = self._clock.monotonic(), 0
-        return self._rate
+        """The rate, if so many more are applied."""
+        since, counted, rate = self._known
+        counted += events
+        now = self._clock.monotonic()
+        seconds = now - since
+        if seconds > 0 and (seconds >= 1.0 or rate == 0.0):
+            rate = counted / seconds
+        self._next = (now, 0, rate) if seconds >= 1.0 else (since, counted, rate)
+        return rate
+
+    def commit(self) -> None:
+        """They are."""
+        self._known = self._next

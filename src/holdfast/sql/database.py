@@ -58,6 +58,15 @@ class Connection(Protocol):
     ) -> int:
         """Runs a named statement for many rows, given by columns; returns how many it wrote."""
 
+    def run_at_once(
+        self, name: str, params: Mapping[str, Any], rows: tuple[TableSpec, RowChanges] | None
+    ) -> list[Row] | None:
+        """Runs a named statement, and writes rows if it returns any, as a transaction of its own.
+
+        None if that can't be done in one go, or would leave some of the rows unwritten: then
+        nothing is done.
+        """
+
     def script(self, sql: str) -> None:
         """Runs one or more statements without parameters."""
 

@@ -14,10 +14,10 @@ from psycopg.pq import TransactionStatus
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.ports import RowChanges
 from holdfast.core.table import Column, Key, TableSpec
-from holdfast.sql.database import Row, quote, transaction_ended
+from holdfast.sql.database import Row, transaction_ended
 from holdfast.sql.postgres_arrays import packed
+from holdfast.sql.postgres_rows import arrays, deleting, loading, named, writing, writing_with
 from holdfast.sql.postgres_tx import PostgresTx
-from holdfast.sql.postgres_types import TYPES
 from holdfast.sql.queries import pyformat, query
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class PostgresConnection:
     def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Row]) -> None:
         self._database, self.raw = database, raw
         self._handled: PostgresTx | None = None
+        self._made: dict[str, tuple[TableSpec, str]] = {}
 
     @property
     def tx(self) -> PostgresTx:
@@ -68,6 +69,20 @@ class PostgresConnection:
         with self._translated():
             statement = pyformat(query(name, "postgres"))
             return self.raw.execute(statement, {**params, **arrays}).rowcount
+
+    def run_at_once(
+        self, name: str, params: Mapping[str, Any], rows: tuple[TableSpec, RowChanges] | None
+    ) -> list[Row] | None:
+        if rows is None:
+            return self.run(name, params)
+        table, changes = rows
+        values = {**params, **named(table, changes)}
+        try:
+            with self._translated():
+                found = self.raw.execute(self._with_rows(name, table), values, binary=True)
+                return [row[:-1] for row in found.fetchall()]
+        except psycopg.errors.DivisionByZero:
+            return None  # By us, or by what people have made of the table: it is seen step by step.
 
     def script(self, sql: str) -> None:
         with self._translated():
@@ -149,20 +164,12 @@ class PostgresConnection:
                 raise transaction_ended()
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
-        columns = ", ".join(f"t.{_name(c.name)}" for c in table.columns)
-        parts = [table.columns[i] for i in table.key_indexes]
-        sql = (
-            f'SELECT {columns}, t."{table.guard}" FROM {_name(table.name)} AS t '
-            f"JOIN unnest({', '.join(map(_array, parts))}) "
-            f"AS k ({', '.join(map(_name, table.key))}) "
-            f"ON {' AND '.join(f't.{_name(n)} = k.{_name(n)}' for n in table.key)}"
-        )
         json_at = [i for i, column in enumerate(table.columns) if column.kind == "JSON"]
         found: dict[Key, tuple[Row, int]] = {}
         with self._translated():
-            kinds = [column.kind for column in parts]
-            columns_of_keys = map(packed, kinds, zip(*keys, strict=True))
-            for *stored, position in self.raw.execute(sql, [*columns_of_keys], binary=True):
+            kinds = [table.columns[i].kind for i in table.key_indexes]
+            columns = map(packed, kinds, zip(*keys, strict=True))
+            for *stored, position in self.raw.execute(loading(table), [*columns], binary=True):
                 for i in json_at:
                     if stored[i] is not None:
                         stored[i] = _typed(stored[i], table.columns[i])
@@ -170,30 +177,20 @@ class PostgresConnection:
         return found
 
     def write_rows(self, table: TableSpec, rows: RowChanges) -> int:
-        names = [*(column.name for column in table.columns), table.guard]
-        rest = [name for name in names if name not in table.key]
-        arrays = [*map(_array, table.columns), "%b::bigint[]"]
-        sql = (
-            f"INSERT INTO {_name(table.name)} AS t ({', '.join(map(_name, names))}) "
-            f"SELECT * FROM unnest({', '.join(arrays)}) "
-            f"ON CONFLICT ({', '.join(map(_name, table.key))}) DO UPDATE SET "
-            + ", ".join(f"{_name(name)} = excluded.{_name(name)}" for name in rest)
-            + f' WHERE t."{table.guard}" {table.guarded} excluded."{table.guard}"'
-        )
-        kinds = [*(column.kind for column in table.columns), "int"]
-        values = [*map(packed, kinds, [*rows.columns, rows.positions])]
         with self._translated():
-            return self.raw.execute(sql, values).rowcount
+            return self.raw.execute(writing(table), arrays(table, rows)).rowcount
 
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None:
-        parts = [table.columns[i] for i in table.key_indexes]
-        names = ", ".join(map(_name, table.key))
-        sql = (
-            f"DELETE FROM {_name(table.name)} WHERE ({names}) IN "
-            f"(SELECT * FROM unnest({', '.join(map(_array, parts))}))"
-        )
         with self._translated():
-            self.raw.execute(sql, [list(part) for part in zip(*keys, strict=True)])
+            self.raw.execute(deleting(table), [list(part) for part in zip(*keys, strict=True)])
+
+    def _with_rows(self, name: str, table: TableSpec) -> str:
+        """The statement, made once: a runner uses it for every batch."""
+        made_for, sql = self._made.get(name, (None, ""))
+        if made_for is not table:
+            sql = writing_with(table, pyformat(query(name, "postgres")))
+            self._made[name] = table, sql
+        return sql
 
     @property
     def is_lost(self) -> bool:
@@ -221,18 +218,6 @@ def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:
     return cursor.fetchall() if result is not None and result.nfields else []
 
 
-def _name(name: str) -> str:
-    """An identifier, quoted for a statement with parameters."""
-    return quote(name).replace("%", "%%")
-
-
 def _typed(value: Any, column: Column) -> Any:
     """A JSON value as the row type declares it; its keys may be more than text."""
     return msgspec.convert(value, column.annotation, str_keys=True)
-
-
-def _array(column: Column) -> str:
-    """A parameter that takes a list of the column's values."""
-    if column.kind == "JSON":
-        return "%b::text[]::jsonb[]"
-    return f"%b::{TYPES[column.kind]}[]"

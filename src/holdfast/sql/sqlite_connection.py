@@ -78,6 +78,14 @@ class SqliteConnection:
         with self._translated():
             return self.raw.executemany(query(name, "sqlite"), each).rowcount
 
+    def run_at_once(
+        self,
+        name: str,  # noqa: ARG002
+        params: Mapping[str, Any],  # noqa: ARG002
+        rows: tuple[TableSpec, RowChanges] | None,  # noqa: ARG002
+    ) -> list[Row] | None:
+        return None  # Nothing is far away.
+
     def script(self, sql: str) -> None:
         with self._translated():
             for statement in _statements(sql):

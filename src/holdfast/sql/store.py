@@ -15,9 +15,11 @@ from holdfast.core.errors import Fenced, ProjectionFaulted, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.feeds import is_ours
 from holdfast.core.ports import (
+    Advance,
     Checkpoint,
     Fault,
     Lease,
+    RowChanges,
 )
 from holdfast.core.queue import (
     MAX_STACKTRACE_CHARACTERS,
@@ -37,7 +39,7 @@ from holdfast.sql.processes import has_died, process_name
 from holdfast.sql.sets import SqlSets
 from holdfast.sql.tables import prepare_tables
 from holdfast.sql.values import as_json, moment
-from holdfast.sql.work import SqlWork
+from holdfast.sql.work import SqlWork, advanced
 
 
 class SqlSession:
@@ -261,6 +263,19 @@ class SqlSession:
             yield work
         if work.has_appended:
             self.database.announce()
+
+    def advance(
+        self, checkpoint: Checkpoint, to: Advance, rows: tuple[TableSpec, RowChanges] | None = None
+    ) -> Checkpoint:
+        moved = self.connection.run_at_once("advance", advanced(checkpoint, to), rows)
+        if moved is None:
+            with self.transaction() as work:
+                if rows is not None:
+                    work.write_rows(*rows)
+                return work.advance(checkpoint, to)
+        if not moved:
+            raise changed(self.connection, checkpoint)
+        return Checkpoint(*moved[0])
 
     @contextmanager
     def working(self) -> Iterator[None]:

@@ -64,21 +64,7 @@ class SqlWork:
         self._connection.delete_rows(table, keys)
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
-        rows = self._connection.run(
-            "advance",
-            {
-                "id": checkpoint.id,
-                "epoch": checkpoint.epoch,
-                "after": checkpoint.position,
-                "revision": checkpoint.revision,
-                "position": to.position,
-                "events": to.events,
-                "event_id": to.last_event_id,
-                "event_type": to.last_event_type,
-                "at": to.at,
-                "events_per_second": to.events_per_second,
-            },
-        )
+        rows = self._connection.run("advance", advanced(checkpoint, to))
         if not rows:
             raise changed(self._connection, checkpoint)
         return Checkpoint(*rows[0])
@@ -150,6 +136,22 @@ class SqlWork:
 
     def wake_lanes(self, checkpoint: Checkpoint, stream: str, at: datetime) -> Sequence[str]:
         return wake_lanes(self._connection, of(checkpoint), stream, at)
+
+
+def advanced(checkpoint: Checkpoint, to: Advance) -> dict[str, Any]:
+    """A checkpoint's next value as the statement reads it."""
+    return {
+        "id": checkpoint.id,
+        "epoch": checkpoint.epoch,
+        "after": checkpoint.position,
+        "revision": checkpoint.revision,
+        "position": to.position,
+        "events": to.events,
+        "event_id": to.last_event_id,
+        "event_type": to.last_event_type,
+        "at": to.at,
+        "events_per_second": to.events_per_second,
+    }
 
 
 def _item(entry: Entry) -> dict[str, Any]:

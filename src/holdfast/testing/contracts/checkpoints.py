@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +28,27 @@ class Thing:
 
 THINGS = table_definition(Thing)
 TABLE = table_of(Thing, name="things")
+
+
+def in_steps(
+    session: Session, checkpoint: Checkpoint, to: int, keys: Sequence[str | None] = ("a",)
+) -> None:
+    """Rows with these keys, and the checkpoint, in a transaction."""
+    with session.transaction() as work:
+        work.write_rows(TABLE, RowChanges([keys, [1] * len(keys)], [to] * len(keys)))
+        work.advance(checkpoint, _to(to))
+
+
+def at_once(
+    session: Session, checkpoint: Checkpoint, to: int, keys: Sequence[str | None] = ("a",)
+) -> None:
+    """The same without a transaction that the caller sees."""
+    rows = RowChanges([keys, [1] * len(keys)], [to] * len(keys))
+    session.advance(checkpoint, _to(to), (TABLE, rows))
+
+
+Apply = Callable[..., None]
+each_way = pytest.mark.parametrize("apply", [in_steps, at_once])
 
 
 class CheckpointContract:
@@ -94,34 +115,74 @@ class CheckpointContract:
         assert (moved.position, moved.events_processed) == (12, 5)
         assert _rows(session) == {"a": (1, 7)}
 
+    def test_rows_and_checkpoint_go_on_at_once(self, session: Session, leading: Checkpoint) -> None:
+        rows = RowChanges([["a", "row-1"], [1, 2]], [6, 7])
+        moved = session.advance(leading, _to(7, events=3), (TABLE, rows))
+        assert (moved.position, moved.epoch, moved.events_processed) == (7, leading.epoch, 3)
+        assert session.open_checkpoint("things", "journal") == moved
+        moved = session.advance(moved, _to(12, events=2))
+        assert session.open_checkpoint("things", "journal") == moved
+        assert (moved.position, moved.events_processed) == (12, 5)
+        moved = session.advance(moved, _to(13), (TABLE, RowChanges([["a"], [3]], [13])))
+        assert _rows(session) == {"a": (3, 13), "row-1": (2, 7)}
+
+    @each_way
     def test_an_older_epoch_is_fenced_and_its_rows_are_not_there(
-        self, session: Session, open_session: Callable[[], Session], leading: Checkpoint
+        self,
+        session: Session,
+        open_session: Callable[[], Session],
+        leading: Checkpoint,
+        apply: Apply,
     ) -> None:
         successor = open_session().take_over(leading)
         with pytest.raises(Fenced, match="things"):
-            _apply(session, leading, to=7)
+            apply(session, leading, 7)
         assert _rows(session) == {}
         assert session.open_checkpoint("things", "journal") == successor
 
+    @each_way
     def test_a_wrong_position_is_fenced_and_its_rows_are_not_there(
-        self, session: Session, leading: Checkpoint
+        self, session: Session, leading: Checkpoint, apply: Apply
     ) -> None:
         with session.transaction() as work:
             moved = work.advance(leading, _to(7))
         with pytest.raises(Fenced):
-            _apply(session, leading, to=9)
+            apply(session, leading, 9)
         assert _rows(session) == {}
         assert session.open_checkpoint("things", "journal") == moved
 
+    @each_way
+    def test_a_row_that_was_changed_later_fences_and_nothing_is_written(
+        self, session: Session, leading: Checkpoint, apply: Apply
+    ) -> None:
+        with session.transaction() as work:
+            work.write_rows(TABLE, RowChanges([["a"], [5]], [8]))
+        with pytest.raises(Fenced, match="1 rows of table 'things'"):
+            apply(session, leading, 7, ("row-1", "a", "row-2"))
+        assert _rows(session) == {"a": (5, 8)}
+        assert session.open_checkpoint("things", "journal") == leading
+        apply(session, leading, 8)  # The session can be used as before.
+
+    @each_way
+    def test_a_refused_row_leaves_nothing(
+        self, session: Session, leading: Checkpoint, apply: Apply
+    ) -> None:
+        with pytest.raises(Exception, match=r"(?i)null") as caught:
+            apply(session, leading, 7, ("a", None))
+        assert session.refused(caught.value)
+        assert session.unavailable(caught.value) is None
+        assert _rows(session) == {}
+        assert session.open_checkpoint("things", "journal") == leading
+        apply(session, leading, 7)
+
+    @each_way
     def test_of_two_that_believe_to_lead_one_writes(
-        self, open_session: Callable[[], Session], leading: Checkpoint
+        self, open_session: Callable[[], Session], leading: Checkpoint, apply: Apply
     ) -> None:
         def work(number: int) -> bool:
             with closing(open_session()) as session:
                 try:
-                    with session.transaction() as open_work:
-                        open_work.write_rows(TABLE, RowChanges([[f"row-{number}"], [number]], [5]))
-                        open_work.advance(leading, _to(5))
+                    apply(session, leading, 5, (f"row-{number}",))
                 except Fenced:
                     return False
                 return True
@@ -208,12 +269,6 @@ class CheckpointContract:
         with session.transaction() as work:
             moved = work.advance(leading, _to(1))
         assert moved.state == "running"
-
-
-def _apply(session: Session, checkpoint: Checkpoint, *, to: int) -> None:
-    with session.transaction() as work:
-        work.write_rows(TABLE, RowChanges([["a"], [1]], [to]))
-        work.advance(checkpoint, _to(to))
 
 
 def _to(position: int, *, events: int = 1) -> Advance:
