@@ -1,13 +1,31 @@
 """Which shard a stream belongs to, and which projections can have shards."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from holdfast import App, ConfigError, Event, Projection, SqlProjection, TableProjection, Tx, on
+from holdfast import (
+    App,
+    ConfigError,
+    Event,
+    NewEvent,
+    Projection,
+    SqlProjection,
+    TableProjection,
+    Tx,
+    on,
+)
 from holdfast.core.feeds import is_journal, is_ours, shard_feed, shard_feeds, shard_of, shards_in
+from holdfast.core.shards import Layout, ShardSource
 from holdfast.kafka import KafkaPublisher, KafkaSource
+from holdfast.sql.database import Database
+from holdfast.sql.layouts import SqlLayouts
+from holdfast.sql.source import JournalSource
+from holdfast.sql.store import SqlSession
 
 
 @dataclass
@@ -107,3 +125,56 @@ def test_a_number_of_shards_that_is_none(shards: Any) -> None:
         app.projection(shards=2)(Rows)
         with pytest.raises(ConfigError, match="shards is 0"):
             app.reshard("rows", shards=0, by="me")
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    streams=st.lists(st.sampled_from("abcdefgh"), max_size=40),
+    shards=st.integers(1, 4),
+    barrier=st.none() | st.integers(0, 45),
+    reads=st.lists(st.tuples(st.integers(0, 45), st.integers(1, 12)), min_size=1, max_size=8),
+)
+def test_a_shard_is_read_from_anywhere_again_and_again(
+    streams: list[str], shards: int, barrier: int | None, reads: list[tuple[int, int]]
+) -> None:
+    """A batch that failed is read again: nothing may be missing then that was there before."""
+    with App("sqlite:///:memory:") as app:
+        app.migrate()
+        for stream in streams:
+            app.journal.append(stream, [NewEvent({}, type="Counted")])
+        layouts = FixedLayouts(app._database, barrier)
+        with closing(SqlSession(app._database)) as session:
+            for number in range(1, shards + 1):
+                journal = JournalSource(session)
+                source = ShardSource(journal, layouts, "rows", number=number, of=shards)
+                for after, limit in reads:
+                    found = read_on(source, after, limit)
+                    assert found == [
+                        position
+                        for position, stream in enumerate(streams, start=1)
+                        if shard_of(stream, shards) == number
+                        and after < position <= (position if barrier is None else barrier)
+                    ]
+
+
+class FixedLayouts(SqlLayouts):
+    """With a barrier from the beginning."""
+
+    def __init__(self, database: Database, barrier: int | None) -> None:
+        super().__init__(database)
+        self._barrier = barrier
+
+    def layout(self, projection: str) -> Layout:
+        return Layout(1, None if self._barrier is None else 2, self._barrier)
+
+
+def read_on(source: ShardSource, after: int, limit: int) -> list[int]:
+    """Everything after a position, as a runner reads it; and nothing of it twice."""
+    found: list[int] = []
+    while True:
+        chunk = source.read(after, limit)
+        found += [event.position for event in chunk.events]
+        last = max((chunk.through, *(event.position for event in chunk.events)))
+        if len(chunk.events) < limit and not chunk.more:
+            return found
+        after = max(after, last)
