@@ -19,6 +19,7 @@ from bench.cases import (
     outbox,
     parked,
     poison,
+    processes,
     slow,
 )
 
@@ -32,6 +33,7 @@ GROUPS = (
     "append/10",
     "latency/postgres",
     "many/postgres",
+    "processes/postgres",
     "parked-batch/postgres",
     "parked-batch/sqlite",
     "parked-live/postgres",
@@ -79,6 +81,7 @@ def catalogue(scale: Scale) -> Catalogue:
         *appends.cases(scale),
         *latency.cases(scale),
         *many.cases(scale),
+        *processes.cases(scale),
         *poison.cases(scale),
         *parked.cases(scale),
         *outbox.cases(scale),

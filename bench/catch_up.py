@@ -10,9 +10,7 @@ from typing import Protocol
 from bench.case import Case, Database, Sample, WrongResult
 from bench.connection import connect, is_sqlite
 from bench.workload import CHECK_SUMS_SQL, CheckSums, expected
-from holdfast.core.reading import BATCH_EVENTS
-from holdfast.sql.postgres import PostgresDatabase
-from holdfast.sql.sqlite import SqliteDatabase
+from holdfast.core.reading import most_events
 
 POSTGRES_TABLE = """
 CREATE TABLE account_balance (
@@ -32,10 +30,7 @@ CREATE TABLE account_balance (
 """
 
 
-FLUSH_EVENTS = {
-    Database.POSTGRES: BATCH_EVENTS * PostgresDatabase.batch_factor,
-    Database.SQLITE: BATCH_EVENTS * SqliteDatabase.batch_factor,
-}
+FLUSH_EVENTS = most_events(folds=True)
 """As many events a TableProjection folds before it writes."""
 
 
@@ -64,13 +59,13 @@ def table(url: str) -> str:
     return SQLITE_TABLE if is_sqlite(url) else POSTGRES_TABLE
 
 
-def check(url: str, sample: Sample) -> None:
-    """Raises `WrongResult` unless `account_balance` is exactly what the events amount to."""
+def check(url: str, sample: Sample, *, table: str = "account_balance") -> None:
+    """Raises `WrongResult` unless the table is exactly what the events amount to."""
     with closing(connect(url)) as connection:
-        sums = connection.execute(CHECK_SUMS_SQL).fetchone() or ()
+        sums = connection.execute(CHECK_SUMS_SQL.format(table=table)).fetchone() or ()
     found = CheckSums(*(int(value or 0) for value in sums))
     if found != expected(sample.events):
         raise WrongResult(
-            f"account_balance after {sample.events:,} events adds up to {found}, "
+            f"{table} after {sample.events:,} events adds up to {found}, "
             f"and should to {expected(sample.events)}"
         )

@@ -14,6 +14,9 @@ from xml.sax.saxutils import escape
 PANELS = {"catch-up/postgres": "PostgreSQL", "catch-up/sqlite": "SQLite"}
 NAMES = {
     "table": "holdfast, TableProjection",
+    "table-10k": "holdfast, TableProjection, 10,000 per flush",
+    "shards": "holdfast, TableProjection in two shards",
+    "shards-10k": "holdfast, the same, 10,000 per flush",
     "sql": "holdfast, SqlProjection",
     "handlers": "holdfast, Projection with SQL handlers",
     "handlers-pipelined": "holdfast, Projection that is pipelined",

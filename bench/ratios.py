@@ -38,8 +38,11 @@ RATIOS = (
     Ratio("catch-up/postgres/table", to="catch-up/postgres/eventsourcing", bar=70.0),
     Ratio("catch-up/postgres/table", to="catch-up/postgres/hand-written", bar=15.0),
     Ratio("catch-up/postgres/table", to="catch-up/postgres/hand-written-pipeline"),
-    Ratio("catch-up/postgres/table", to="catch-up/postgres/set-based"),
     Ratio("catch-up/postgres/table", to="catch-up/postgres/set-based-same-flush", bar=0.3),
+    Ratio("catch-up/postgres/table-10k", to="catch-up/postgres/set-based", bar=0.3),
+    Ratio("catch-up/postgres/shards", to="catch-up/postgres/set-based-same-flush", bar=0.4),
+    Ratio("catch-up/postgres/shards-10k", to="catch-up/postgres/set-based", bar=0.4),
+    Ratio("catch-up/postgres/shards", to="catch-up/postgres/table"),
     Ratio("catch-up/postgres/sql", to="catch-up/postgres/set-based-same-range", bar=0.85),
     Ratio("catch-up/postgres/handlers", to="catch-up/postgres/hand-written", bar=1.0),
     Ratio("catch-up/postgres/handlers", to="catch-up/postgres/hand-written-pipeline"),
@@ -81,6 +84,7 @@ RATIOS = (
         measure=Measure.JOURNAL_READS,
     ),
     Ratio("many/postgres/eight", to="many/postgres/one", bar=1 / 4, measure=Measure.CPU),
+    Ratio("processes/postgres/two", to="processes/postgres/one", bar=1.6),
     *(
         Ratio(f"{group}/{kind}", to=f"{group}/clean", bar=bar)
         for group in (

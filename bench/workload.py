@@ -50,7 +50,7 @@ W1_SUMS = CheckSums(10_000, 194_385_087, 200_000, 49_414_804_784)
 CHECK_SUMS_SQL = f"""
 SELECT count(*), sum(balance), sum(version),
        sum((balance % {_BALANCE_MODULUS} + {_BALANCE_MODULUS}) % {_BALANCE_MODULUS} * (version + 1))
-FROM account_balance
+FROM {{table}}
 """
 
 

@@ -24,7 +24,7 @@ PARTS = 5
 
 def cases(scale: Scale) -> list[Case]:
     # In each part several batches, on little data too.
-    events = {d: max(scale.growth_events, 2 * PARTS * FLUSH_EVENTS[d]) for d in Database}
+    events = {d: max(scale.growth_events, 2 * PARTS * FLUSH_EVENTS) for d in Database}
     return [
         Case(
             name=f"growth/{database}/table",

@@ -19,7 +19,7 @@ from holdfast.core.set_apply import SET_EVENTS
 EVENTS_PER_TRANSACTION = 500
 
 
-def set_sizes(database: Database) -> dict[str, int]:
+def set_sizes() -> dict[str, int]:
     """The cases of set-based SQL, and the events in each of their transactions.
 
     The second has as many as a TableProjection's, the third as many as a SqlProjection's, so that
@@ -27,7 +27,7 @@ def set_sizes(database: Database) -> dict[str, int]:
     """
     return {
         "set-based": 10_000,
-        "set-based-same-flush": FLUSH_EVENTS[database],
+        "set-based-same-flush": FLUSH_EVENTS,
         "set-based-same-range": SET_EVENTS,
     }
 
@@ -73,7 +73,7 @@ def cases(scale: Scale) -> list[Case]:
         *(
             case(name, database, events=many, load=load, run=partial(sets, size_events=size))
             for database in Database
-            for name, size in set_sizes(database).items()
+            for name, size in set_sizes().items()
         ),
     ]
 

@@ -12,6 +12,7 @@ from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.catch_up import case, table
 from bench.connection import is_sqlite, native
 from holdfast import App, Event, Projection, SqlProjection, TableProjection, Tx, on
+from holdfast.core import reading
 from holdfast.core.worker import ForeignSource
 
 Delivery = Literal["log", "outbox"]
@@ -50,6 +51,7 @@ def cases(scale: Scale) -> list[Case]:
     load = journal.load
     return [
         case("table", Database.POSTGRES, events=many, load=load, run=catch_up_table),
+        case("table-10k", Database.POSTGRES, events=many, load=load, run=catch_up_small_flushes),
         case("table", Database.SQLITE, events=many, load=load, run=catch_up_table),
         case("sql", Database.POSTGRES, events=many, load=load, run=catch_up_sql),
         case("sql", Database.SQLITE, events=many, load=load, run=catch_up_sql),
@@ -98,6 +100,12 @@ def catch_up_table(url: str, *, events: int) -> Sample:
     return catch_up(table_app(url), events)
 
 
+def catch_up_small_flushes(url: str, *, events: int) -> Sample:
+    """It writes as often as the set-based SQL that it is compared with."""
+    reading.FOLD_FACTOR = 1
+    return catch_up_table(url, events=events)
+
+
 def catch_up_handlers(url: str, *, events: int) -> Sample:
     return catch_up(handlers_app(url), events)
 
@@ -117,11 +125,16 @@ def table_app(url: str, *, delivery: Delivery = "log", source: ForeignSource | N
 
 
 def add_table(
-    app: App, name: str, *, delivery: Delivery = "log", source: ForeignSource | None = None
+    app: App,
+    name: str,
+    *,
+    delivery: Delivery = "log",
+    source: ForeignSource | None = None,
+    shards: int = 1,
 ) -> None:
     """A TableProjection of this name, which is its table's as well."""
 
-    @app.projection(name=name, delivery=delivery, source=source)
+    @app.projection(name=name, delivery=delivery, source=source, shards=shards)
     class AccountBalance(TableProjection[Balance]):
         @on(AccountOpened)
         def opened(self, row: Balance, event: Event[AccountOpened]) -> None:

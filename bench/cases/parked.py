@@ -54,7 +54,7 @@ def cases(scale: Scale) -> list[Case]:
             Case(
                 name=f"parked-batch/{database}/{name}",
                 database=database,
-                loaded_events=scale.parked_batches * FLUSH_EVENTS[database],
+                loaded_events=scale.parked_batches * FLUSH_EVENTS,
                 load=partial(load, lanes=lanes),
                 run=run_batches,
                 check=partial(check_batches, lanes=lanes),

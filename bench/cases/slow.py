@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from threading import Barrier
 from typing import Any, ClassVar
 
 from bench import journal
-from bench.append import CONNECT_SECONDS
 from bench.case import Case, Database, Sample, Scale, Stopwatch, WrongResult
 from bench.cases.holdfast import AccountOpened, FundsCredited, FundsDebited
 from bench.cases.outbox import queue_all
 from bench.connection import connect, native
+from bench.together import together
 from holdfast import App, Event, Projection, Tx, on
 
 HANDLER_SECONDS = 0.2
@@ -45,21 +43,12 @@ def cases(scale: Scale) -> list[Case]:
 
 def run(url: str, *, processes: int, events: int) -> Sample:
     """Has so many processes work on the queue until it is empty."""
-    context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(processes, context) as pool:
-        barrier = manager.Barrier(processes)
-        working = [pool.submit(work, url, barrier) for _ in range(processes)]
-        samples = [process.result() for process in working]
-    return Sample(
-        events=events,
-        seconds=max(sample.seconds for sample in samples),
-        cpu_seconds=sum(sample.cpu_seconds for sample in samples),
-    )
+    return together(url, processes=processes, work=work, events=events)
 
 
-def work(url: str, barrier: Barrier) -> Sample:
+def work(url: str, _: int, begin: Callable[[], object]) -> Sample:
     with closing(slow_app(url)) as app:
-        barrier.wait(CONNECT_SECONDS)
+        begin()
         watch = Stopwatch()
         app.catch_up()
         return watch.sample(0)

@@ -25,11 +25,6 @@ DRAIN_LANES = 100
 """Lanes that are drained between two batches."""
 
 
-def batch_factor(stint: Stint) -> int:
-    """What is folded holds no lock until it is written; handlers hold one all the time."""
-    return 1 if stint.definition.table is None else stint.session.batch_factor
-
-
 class PausedHere(HoldfastError):
     """The projection is paused, and there is nobody to wait for its end."""
 
@@ -55,7 +50,7 @@ class Follower:
         self._stint, self._source, self._lease = stint, source, lease
         self._suspicion, self._still_ours, self._progressed = suspicion, still_ours, progressed
         self._stop = stop
-        self._reader = Reader(source, stop.is_set, batch_factor=batch_factor(stint))
+        self._reader = Reader(source, stop.is_set, folds=stint.definition.table is not None)
         self._applier, self._drainer = Applier(stint), Drainer(stint)
         self._sets: SetApplier | None = None
         if isinstance(stint.engine, SetEngine):
@@ -211,6 +206,7 @@ class Follower:
         finally:
             position, seconds = stint.checkpoint.position, stint.clock.monotonic() - started
             if position != before.position:
+                self._reader.took(position - before.position, seconds)
                 applied = stint.checkpoint.events_processed - before.events_processed
                 stint.emit(Committed(*stint.names, position, applied, seconds))
 

@@ -324,10 +324,6 @@ class Session(Protocol):
     def record_fault(self, checkpoint: Checkpoint, fault: Fault) -> None:
         """Marks the projection faulted, durably, unless another runner has taken over."""
 
-    @property
-    def batch_factor(self) -> int:
-        """How many times as many events as usual are folded well before they are written."""
-
     def sets(self, spec: SetSpec) -> Sets:
         """A SqlProjection's statements on this session."""
 

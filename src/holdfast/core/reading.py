@@ -14,6 +14,13 @@ CHUNK_EVENTS = 2_000
 BATCH_EVENTS = 10_000
 """Events per transaction while catching up; when live, what is there."""
 
+FOLD_FACTOR = 5
+"""So many times as many, where they are folded: it costs more to write a row than to fold an event
+into it, and nothing is locked meanwhile."""
+
+BATCH_SECONDS = 2.0
+"""A batch that takes longer makes the next one smaller."""
+
 BATCH_BYTES = 16 * 2**20
 """Payload bytes that a batch gathers before it is applied."""
 
@@ -35,22 +42,25 @@ class Read:
     through: int = 0
 
 
+def most_events(*, folds: bool) -> int:
+    """How many events a batch may have."""
+    return BATCH_EVENTS * (FOLD_FACTOR if folds else 1)
+
+
 class Reader:
     """Reads batches from a feed."""
 
-    def __init__(
-        self, source: Source, stopping: Callable[[], bool], *, batch_factor: int = 1
-    ) -> None:
-        """`batch_factor`: so many times as many events as usual make a batch."""
-        self._source, self._stopping, self._batch_factor = source, stopping, batch_factor
+    def __init__(self, source: Source, stopping: Callable[[], bool], *, folds: bool) -> None:
+        """`folds`: what is read is folded in memory before anything is written."""
+        self._source, self._stopping = source, stopping
+        self._most_events = self._batch_events = most_events(folds=folds)
         self._mean_event_bytes = FIRST_GUESS_BYTES
 
     def read(self, after: int) -> Read:
         """The next batch."""
         events: list[RawEvent] = []
         size, through = 0, after
-        most = BATCH_EVENTS * self._batch_factor
-        while len(events) < most and size < BATCH_BYTES and not self._stopping():
+        while len(events) < self._batch_events and size < BATCH_BYTES and not self._stopping():
             limit = self._chunk_limit()
             chunk = self._source.read(through, limit)
             events.extend(chunk.events)
@@ -64,6 +74,13 @@ class Reader:
             if not chunk.events:
                 break  # It takes long to find some.
         return Read(events, at_head=False, held=False, through=through)
+
+    def took(self, events: int, seconds: float) -> None:
+        """How long a batch has taken; those that come are smaller if that was long."""
+        if seconds > BATCH_SECONDS:
+            self._batch_events = max(CHUNK_EVENTS, min(events, self._batch_events) // 2)
+        elif seconds < BATCH_SECONDS / 4 and events >= self._batch_events:
+            self._batch_events = min(2 * self._batch_events, self._most_events)
 
     def _chunk_limit(self) -> int:
         """Fewer events at a time when they are large."""

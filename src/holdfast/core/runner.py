@@ -166,7 +166,7 @@ class Runner(Worker):
         idle = head <= checkpoint.position and not session.closed_lanes(checkpoint)
         ended_well = idle or lease.was_given_back
         self._checkpoint = session.take_over(checkpoint, resumed=resumed, ended_well=ended_well)
-        self._suspicion.begin(self._checkpoint, session.batch_factor)
+        self._suspicion.begin(self._checkpoint, folds=self.definition.table is not None)
         return self._checkpoint
 
     def _rest(self, wait: Wait, lease: Lease) -> None:

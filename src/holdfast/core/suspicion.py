@@ -103,14 +103,14 @@ class Suspicion:
         """Whether each event is tried alone, and marked before."""
         return self.alone_for > 0
 
-    def begin(self, checkpoint: Checkpoint, batch_factor: int) -> None:
+    def begin(self, checkpoint: Checkpoint, *, folds: bool) -> None:
         """Draws conclusions from how the last leader has ended."""
         position = checkpoint.mark_position
         if position is not None and checkpoint.mark_attempts >= MARKED_DEATHS:
             self.blamed[position] = ProcessDied(checkpoint.mark_attempts)
         self.marked, self._deaths = position, checkpoint.mark_attempts
         if position is not None or checkpoint.unclean_ends >= UNCLEAN_ENDS:
-            self.alone_for = reading.BATCH_EVENTS * batch_factor
+            self.alone_for = reading.most_events(folds=folds)
 
     def parts(self, events: Sequence[RawEvent]) -> list[Sequence[RawEvent]]:
         """What to commit before what: a suspect is set apart."""

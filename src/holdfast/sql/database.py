@@ -111,9 +111,6 @@ class Database(Protocol):
     dialect: str
     """The folder of its queries and migrations."""
 
-    batch_factor: int
-    """How many times as many events as usual are folded well before they are written."""
-
     bell: Bell
     """Rings when the journal may have grown."""
 

@@ -63,7 +63,6 @@ class PostgresDatabase:
     """A PostgreSQL database."""
 
     dialect = "postgres"
-    batch_factor = 1
 
     def __init__(self, url: PostgresUrl) -> None:
         self.bell = Bell()

@@ -57,7 +57,6 @@ class SqliteDatabase:
     """A SQLite file, or a database in memory that lives as long as this object."""
 
     dialect = "sqlite"
-    batch_factor = 5  # It costs more to write a row than to fold an event into it.
 
     def __init__(self, path: Path | None) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:

@@ -244,10 +244,6 @@ class SqlSession:
                 },
             )
 
-    @property
-    def batch_factor(self) -> int:
-        return self.database.batch_factor
-
     def sets(self, spec: SetSpec) -> SqlSets:
         return SqlSets(self.database, lambda: self.connection, spec)
 

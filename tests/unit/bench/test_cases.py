@@ -5,14 +5,11 @@ from contextlib import closing
 import pytest
 
 from bench import catch_up, journal, steady
-from bench.case import Database, Sample, WrongResult
+from bench.case import Sample, WrongResult
 from bench.cases import hand_written, latency, many, parked
 from bench.connection import connect
 from bench.measure import Measure
 from holdfast.core import reading
-from holdfast.core.reading import BATCH_EVENTS
-from holdfast.sql.postgres import PostgresDatabase
-from holdfast.sql.sqlite import SqliteDatabase
 
 EVENTS = 1_100
 
@@ -30,8 +27,8 @@ def test_sets_of_any_size_build_the_same_rows(store_url: str) -> None:
 
 
 def test_one_set_is_as_large_as_a_flush() -> None:
-    sizes = [hand_written.set_sizes(database)["set-based-same-flush"] for database in Database]
-    assert sizes == [BATCH_EVENTS * d.batch_factor for d in (PostgresDatabase, SqliteDatabase)]
+    size = hand_written.set_sizes()["set-based-same-flush"]
+    assert size == reading.most_events(folds=True)
 
 
 @pytest.mark.parametrize("name", ["holdfast", "polling"])
@@ -76,7 +73,7 @@ def test_parked_lanes_stay_parked(store_url: str, lanes: int) -> None:
 def test_batches_come_behind_parked_lanes(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BATCH_EVENTS", "CHUNK_EVENTS"):
         monkeypatch.setattr(reading, name, 200)
-    events = 200 * SqliteDatabase.batch_factor + EVENTS
+    events = 200 * reading.FOLD_FACTOR + EVENTS
     parked.load(store_url, events, lanes=10)
     sample = parked.run_batches(store_url)
     parked.check_batches(store_url, sample, lanes=10)
