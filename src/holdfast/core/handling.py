@@ -12,7 +12,7 @@ is to wait for each event's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 
 from holdfast.core.caller import Caller, Function
 from holdfast.core.codec import EventTypes
@@ -22,6 +22,7 @@ from holdfast.core.errors import StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.event_tx import EventTx, flushed
 from holdfast.core.lone import LoneBatch
+from holdfast.core.opening import Opening
 from holdfast.core.ports import Advance, Checkpoint, HandlerTx, RolledBack, Session, Work
 
 LARGEST_GROUP = 128
@@ -55,14 +56,9 @@ class HandlerEngine:
         again: bool,  # noqa: ARG002
         singly: bool,
     ) -> Iterator[HandlerBatch]:
-        with nullcontext(work) if work else self._session.transaction() as work:
-            if checkpoint is not None:
-                # A runner that was deposed while it slept must not even begin a side effect.
-                self._session.check_epoch(checkpoint)
-            with ExitStack() as handling:
-                tx = handling.enter_context(work.handling())
-                yield HandlerBatch(self.calls, work, tx, handling, care=self._care, singly=singly)
-            self._callbacks = tx.callbacks
+        with Opening(self._session, checkpoint, work) as opening:
+            yield HandlerBatch(self.calls, opening, care=self._care, singly=singly)
+        self._callbacks = opening.callbacks
 
     @contextmanager
     def lone(self) -> Iterator[LoneBatch]:
@@ -103,19 +99,12 @@ class Care:
 
 
 class HandlerBatch:
-    """Events in one transaction of handlers."""
+    """Events in one transaction of handlers, which begins with the first that has one."""
 
-    def __init__(
-        self,
-        calls: Calls,
-        work: Work,
-        tx: HandlerTx,
-        handling: ExitStack,
-        *,
-        care: Care,
-        singly: bool,
-    ) -> None:
-        self._calls, self._work, self._tx, self._handling = calls, work, tx, handling
+    def __init__(self, calls: Calls, opening: Opening, *, care: Care, singly: bool) -> None:
+        self._calls, self._opening = calls, opening
+        self._work: Work
+        self._tx: HandlerTx
         self.lane_of = calls.lane_of
         self._largest = self._size = 1 if singly else LARGEST_GROUP
         self._group: list[tuple[RawEvent, Function]] = []
@@ -166,13 +155,14 @@ class HandlerBatch:
 
     @contextmanager
     def finished(self) -> Iterator[Work]:
-        self._settle()
-        self._handling.close()
-        yield self._work
+        if self._has_savepoint:
+            self._settle()
+        yield self._opening.finished()
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
-        with self.finished() as work:
-            return work.advance(checkpoint, to)
+        if self._has_savepoint:
+            self._settle()
+        return self._opening.advance(checkpoint, to)
 
     def _call(self, event: RawEvent, handler: Function, *, waits: bool) -> None:
         """Calls a handler, and waits for what it has written if it `waits`."""
@@ -219,8 +209,10 @@ class HandlerBatch:
             self._settle()
         if self._has_savepoint:
             self._size = min(self._size * 2, self._largest)
-        self._work.savepoint()
-        self._has_savepoint = True
+            self._work.savepoint()
+        else:
+            self._work, self._tx = self._opening.begin()
+            self._has_savepoint = True
         self._group.clear()
         self._callbacks = len(self._tx.callbacks)
 

@@ -182,8 +182,11 @@ class Work(Protocol):
         Raises Fenced if another runner has taken over.
         """
 
-    def handling(self) -> AbstractContextManager[HandlerTx]:
-        """Handlers run in this block, and can't end the transaction where that can be prevented."""
+    def handling(self, *, savepoint: bool = False) -> AbstractContextManager[HandlerTx]:
+        """Handlers run in this block, and can't end the transaction where that can be prevented.
+
+        `savepoint`: it begins with one.
+        """
 
     def savepoint(self) -> None:
         """From now on `undo` comes back to here."""

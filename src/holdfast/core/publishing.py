@@ -89,8 +89,8 @@ class PublishingBatch:
             yield work
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
-        with self.finished() as work:
-            return work.advance(checkpoint, to)
+        self._finish()
+        return self._begun().advance(checkpoint, to)
 
     def _begun(self) -> HandlerBatch:
         if self._transaction is None:

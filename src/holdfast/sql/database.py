@@ -73,8 +73,11 @@ class Connection(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """Commits at the end of the block, rolls back if it raises."""
 
-    def handling(self) -> AbstractContextManager[HandlerTx]:
-        """Users' code runs in this block, inside a transaction that it must not end or spoil."""
+    def handling(self, *, savepoint: bool) -> AbstractContextManager[HandlerTx]:
+        """Users' code runs in this block, inside a transaction that it must not end or spoil.
+
+        `savepoint`: it begins with one.
+        """
 
     def savepoint(self, *, renewed: bool) -> None:
         """Sets a savepoint; `renewed` puts it in the place of an earlier one."""

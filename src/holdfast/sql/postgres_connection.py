@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 INTRANS = TransactionStatus.INTRANS
 
+SAVEPOINT = "SAVEPOINT holdfast_event"
+
 CANCEL_SECONDS = 5.0
 """How long a request to cancel a statement may take."""
 
@@ -94,11 +96,12 @@ class PostgresConnection:
             yield
 
     @contextmanager
-    def handling(self) -> Iterator[PostgresTx]:
+    def handling(self, *, savepoint: bool) -> Iterator[PostgresTx]:
         # Lives as long as the transaction, so that another one in its place is noticed.
         mark = str(uuid4())
+        then = f"; {SAVEPOINT}" if savepoint else ""
         with self._translated():
-            self.raw.execute("SELECT set_config('holdfast.handling', %s, true)", (mark,))
+            self.raw.execute(f"SET LOCAL holdfast.handling = '{mark}'{then}")
         tx = self._handled = self.tx
         try:
             yield tx
@@ -117,12 +120,12 @@ class PostgresConnection:
         if renewed and self._handled is not None and self._handled.is_behind:
             # As little waited for as what handlers have written. If it fails, so does that.
             self._handled.write("RELEASE SAVEPOINT holdfast_event")
-            self._handled.write("SAVEPOINT holdfast_event")
+            self._handled.write(SAVEPOINT)
             return
         release = "RELEASE SAVEPOINT holdfast_event; " if renewed else ""
         with self._translated():
             try:
-                self.raw.execute(f"{release}SAVEPOINT holdfast_event")
+                self.raw.execute(release + SAVEPOINT)
             except psycopg.errors.InvalidSavepointSpecification:
                 raise transaction_ended() from None
 

@@ -109,7 +109,9 @@ class SqliteConnection:
                 self._writer = None
 
     @contextmanager
-    def handling(self) -> Iterator[SqliteTx]:
+    def handling(self, *, savepoint: bool) -> Iterator[SqliteTx]:
+        if savepoint:
+            self.savepoint(renewed=False)
         self.raw.set_authorizer(_forbid_transaction_control)
         try:
             yield self.tx

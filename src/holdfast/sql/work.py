@@ -37,8 +37,9 @@ class SqlWork:
         return Checkpoint(*rows[0])
 
     @contextmanager
-    def handling(self) -> Iterator[HandlerTx]:
-        with self._connection.handling() as tx:
+    def handling(self, *, savepoint: bool = False) -> Iterator[HandlerTx]:
+        with self._connection.handling(savepoint=savepoint) as tx:
+            self._has_savepoint = self._has_savepoint or savepoint
             yield tx
             self.has_appended = tx.has_appended
 
