@@ -1,4 +1,5 @@
 -- The heads of closed lanes of a feed that others write, those that need a person first, then the oldest.
+-- The index that has this order leaves our own feeds out, and wants to hear it.
 SELECT
     q.id, q.lane, q.status, q.position, q.event_type, q.event_id, q.attempts, q.next_attempt_at,
     q.error_type, q.error_message, l.events
@@ -10,6 +11,7 @@ JOIN holdfast_queue AS q
         WHERE
             h.projection = l.projection AND h.feed = l.feed AND h.lane = l.lane
             AND h.status IN ('pending', 'processing', 'failed', 'dead')
+            AND h.feed <> 'journal' AND h.feed <> 'messages'
         ORDER BY h.version, h.position LIMIT 1
     )
 WHERE l.projection = :projection AND l.feed = :feed

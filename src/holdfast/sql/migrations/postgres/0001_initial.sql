@@ -120,6 +120,17 @@ CREATE INDEX holdfast_queue_status ON holdfast_queue (status, projection, id)
 -- What is kept for a time after it was done.
 CREATE INDEX holdfast_queue_done ON holdfast_queue (projection, feed, updated_at) WHERE status = 'done';
 
+-- Where others write the feed: what waits in a lane in the order of versions, what of it could not be read,
+-- and what a person has dealt with. Appends write none of these.
+CREATE INDEX holdfast_queue_version ON holdfast_queue (projection, feed, lane, version, position)
+    WHERE
+        feed <> 'journal' AND feed <> 'messages'
+        AND status IN ('pending', 'processing', 'failed', 'dead');
+CREATE INDEX holdfast_queue_unread ON holdfast_queue (projection, feed, lane, version, position)
+    WHERE event_type = 'holdfast.undecodable';
+CREATE INDEX holdfast_queue_resolved ON holdfast_queue (projection, feed, stream, version)
+    WHERE status = 'resolved';
+
 -- A row for each lane that has something outstanding. due_at: when its head, the smallest position,
 -- may be tried; NULL while the head waits for a person.
 CREATE TABLE holdfast_lane (
