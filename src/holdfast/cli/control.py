@@ -73,9 +73,9 @@ def reshard(
     note: str | None,
     as_json: bool,
 ) -> None:
-    """Change how many shards a projection has, while it runs or not.
+    """Change how many shards a projection has.
 
-    The present shards go on to the furthest position that one of them has reached, and others begin
+    It may run meanwhile. The present shards go on to the furthest position that one of them has reached, and others begin
     there: nothing is lost or applied twice. The command takes part in that, and when it is ended,
     workers finish the change, or the same command does. --to with the former number takes it back.
     """
