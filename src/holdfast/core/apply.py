@@ -31,6 +31,10 @@ from holdfast.core.signals import Died, Duplicates, Parked, Queued, Skipped
 from holdfast.core.stint import SLICE_SECONDS, Stint
 from holdfast.core.trying import Halted
 
+QUICK_EVENTS = 8
+QUICK_SECONDS = 0.001
+"""While so many events take less than this, the clock is looked at after so many."""
+
 
 class Applier:
     """Applies what is read from the feed, and moves the checkpoint on with every commit."""
@@ -160,6 +164,8 @@ class Applier:
         is_foreign, has_lanes = stint.definition.intake is not None, bool(stint.lanes)
         is_marked = stint.marked(self._rulings)
         at, has_applied = start, False
+        folds = stint.definition.table is not None
+        looked, look_at = monotonic(), start
         try:
             for at in range(start, len(events)):
                 event = events[at]
@@ -175,8 +181,12 @@ class Applier:
                     return at, failed
                 if is_foreign:
                     ledger.passed(event)
-                if monotonic() >= until or stopping():
-                    return at + 1, None
+                if at >= look_at:
+                    now = monotonic()
+                    if now >= until or stopping():
+                        return at + 1, None
+                    is_quick = folds and now - looked < QUICK_SECONDS
+                    looked, look_at = now, at + (QUICK_EVENTS if is_quick else 1)
             return len(events), None
         finally:
             if has_applied:

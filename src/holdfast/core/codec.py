@@ -166,14 +166,14 @@ class EventTypes:
         if data is _UNREAD:
             data, metadata = self._read(raw)
         return Event(
-            position=raw.position,
-            stream=raw.stream,
-            version=raw.version,
-            id=raw.id,
-            type=raw.type,
-            data=data,
-            metadata=metadata,
-            recorded_at=raw.recorded_at,
+            raw.position,
+            raw.stream,
+            raw.version,
+            raw.id,
+            raw.type,
+            data,
+            metadata,
+            raw.recorded_at,
         )
 
     def _read(self, raw: RawEvent) -> tuple[Any, Mapping[str, Any]]:

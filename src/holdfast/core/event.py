@@ -19,7 +19,7 @@ MAX_STREAM_CHARACTERS = 512
 MAX_TYPE_CHARACTERS = 255
 
 
-class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True, gc=False):
+class Event(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One event, as a handler gets it.
 
     `position` orders all events of a feed; `version` counts 1, 2, 3… within the stream.

@@ -190,6 +190,7 @@ class TableBatch:
     ) -> None:
         self._engine, self._table, self._work = engine, engine.table, work
         self._again, self._singly = again, singly
+        self._snapshot = self._table.snapshot if self._table.json_indexes else self._table.take
         self._decoded: dict[int, _Decoded | EventFailed | StoreFailedAt | Exception | None] = {}
 
     def decode(self, events: Sequence[RawEvent]) -> set[Key]:
@@ -253,7 +254,7 @@ class TableBatch:
         if row is None:
             before, row = None, table.new_row(key)
         else:
-            before = table.snapshot(row)
+            before = self._snapshot(row)
         try:
             calls = engine.calls
             if calls.is_limited:

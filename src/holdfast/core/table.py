@@ -100,10 +100,9 @@ class TableSpec:
         So what a handler finds in a row does not depend on where a batch has ended. `before`: a
         snapshot of it, when it had such values; what is the same still has.
         """
-        values = self.take(row)
         try:
             for index, column in self.reshaped:
-                value = values[index]
+                value = getattr(row, column.name)
                 if before is not None and value is before[index]:
                     continue
                 settled = column.settle(value)
