@@ -29,7 +29,7 @@ from holdfast import (
 from holdfast.core.feeds import shard_feed, shard_feeds, shard_of
 from holdfast.core.shards import OtherLayout
 from holdfast.sql.store import SqlSession
-from holdfast.testing.contracts.samples import Counted, eventually, fetch
+from holdfast.testing.contracts.samples import Counted, eventually, execute, fetch
 
 STREAMS = [f"stream-{number}" for number in range(9)]
 ALL = QueueSelection(projection="lines")
@@ -368,3 +368,41 @@ def test_waiting_for_a_position_waits_for_every_shard(bench: Bench) -> None:
         written = app.journal.append("stream-1", [Counted(10)])
         app.wait_for("lines", written.position, feed=feed)
         assert fetch(app, "SELECT n FROM lines WHERE n = 10") == [(10,)]
+
+
+def test_code_that_knows_of_no_shards_and_runs_is_overruled(bench: Bench) -> None:
+    """It looks for no barrier, so there must not be a moment in which it could pass one."""
+    older, app = bench.app(1), bench.app(3)
+    ended = threading.Event()
+
+    def go_on() -> None:
+        for n in range(10**6):
+            if ended.is_set() and n % len(STREAMS) == 0:
+                return
+            append(app, range(n, n + 1))
+
+    appending = threading.Thread(target=go_on)
+    with older.running() as running:
+        appending.start()
+        for name in ("sums", "lines"):
+            older.wait_for(name, 20)
+        reshard(app, None)
+        eventually(lambda: sorted(running.faulted) == ["lines", "sums"])
+        with app.running():
+            for name in ("sums", "lines"):
+                app.wait_for(name, app.journal.head())
+            ended.set()
+            appending.join()
+            for name in ("sums", "lines"):
+                app.wait_for(name, app.journal.head())
+    check(app)
+
+
+def test_rows_that_are_not_what_the_checkpoint_says_are_not_taken_over(bench: Bench) -> None:
+    app = bench.app(2)
+    append(app, range(20))
+    app.catch_up()
+    execute(app, "UPDATE holdfast_checkpoint SET needs_reset = true WHERE feed = 'journal[2/2]'")
+    with pytest.raises(ConfigError, match="holdfast reset lines begins again"):
+        app.reshard("lines", shards=3, by="me")
+    assert feeds(app, "lines") == shard_feeds(2)

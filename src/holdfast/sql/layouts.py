@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.core.definition import Definition
@@ -56,38 +58,34 @@ class SqlLayouts:
                 now = Layout(*connection.run("hold_layout", name)[0])
                 if shards == (now.next_shards or now.shards):
                     return now
-                rows = connection.run("revise_all", name)
-                positions = {feed: position for feed, position, _ in rows}
-                if paused := next((by for *_, by in rows if by is not None), None):
-                    raise ConfigError(
-                        f"projection {definition.name!r} is paused by {paused}, and its shards "
-                        "must go on a little before others take their place; holdfast resume "
-                        f"{definition.name} first"
-                    )
+                shards_at = _revise(connection, definition.name)
+                _check_changeable(definition.name, shards_at)
                 then = Layout(now.shards)
                 if shards != now.shards:
-                    barrier = max((positions.get(feed, 0) for feed in now.feeds), default=0)
-                    then = Layout(now.shards, shards, barrier)
-                _write(connection, definition.name, then)
+                    then = Layout(now.shards, shards, _furthest(now, shards_at))
                 subject = {"from": now.shards, "to": shards, "barrier": then.barrier}
                 change.write(connection, "reshard", definition.name, subject)
+                _write(connection, definition.name, then)
+                then = _step(connection, definition.name, then, shards_at)
         self._database.announce()
         return then
 
     def change(self, projection: str) -> bool:
-        name = {"projection": projection}
-        if not _is_ready(self.layout(projection), self.states(projection)):
+        if self._furthest_of(projection) is None:
             return False
         for attempt in changes(self._database):
             with attempt as connection:
-                layout = Layout(*connection.run("hold_layout", name)[0])
-                rows = connection.run("revise_all", name)
-                states = [ShardState(feed, None, position, "", None) for feed, position, _ in rows]
-                if not _is_ready(layout, states) or layout.next_shards is None:
-                    return False
-                _switch(connection, projection, layout, layout.next_shards)
+                layout = Layout(*connection.run("hold_layout", {"projection": projection})[0])
+                then = _step(connection, projection, layout, _revise(connection, projection))
         self._database.announce()
-        return True
+        return layout != then and then.next_shards is None
+
+    def _furthest_of(self, projection: str) -> int | None:
+        """Where all shards are, if a change waits for nothing else."""
+        layout, states = self.layout(projection), self.states(projection)
+        at = {state.feed: state.position for state in states}
+        found = {at.get(feed, 0) for feed in layout.feeds}
+        return found.pop() if layout.next_shards is not None and len(found) == 1 else None
 
     def _find(self, projection: str) -> Layout | None:
         with self._database.reading() as connection:
@@ -134,15 +132,64 @@ def feeds_of(connection: Connection, definition: Definition) -> list[str]:
     return Layout(*connection.run("hold_layout", name)[0]).feeds
 
 
-def _is_ready(layout: Layout, states: list[ShardState]) -> bool:
-    if layout.next_shards is None or layout.barrier is None:
-        return False
-    positions = {state.feed: state.position for state in states}
-    return all(positions.get(feed, 0) >= layout.barrier for feed in layout.feeds)
+@dataclass(frozen=True, slots=True)
+class _ShardAt:
+    """A shard, which nobody moves on before the transaction ends."""
+
+    position: int
+    paused_by: str | None
+    needs_reset: bool
 
 
-def _switch(connection: Connection, projection: str, layout: Layout, shards: int) -> None:
-    """Other shards take the place of those that have come to the barrier."""
+def _revise(connection: Connection, projection: str) -> dict[str, _ShardAt]:
+    """All shards there are, by feed."""
+    rows = connection.run("revise_all", {"projection": projection})
+    return {feed: _ShardAt(*rest) for feed, *rest in rows}
+
+
+def _check_changeable(projection: str, shards: Mapping[str, _ShardAt]) -> None:
+    for shard in shards.values():
+        if shard.paused_by is not None:
+            raise ConfigError(
+                f"projection {projection!r} is paused by {shard.paused_by}, and its shards must go "
+                f"on a little before others take their place; holdfast resume {projection} first"
+            )
+        if shard.needs_reset:
+            raise ConfigError(
+                f"projection {projection!r} has rows that its checkpoint does not know of; "
+                f"holdfast reset {projection} begins again, with as many shards as the code says"
+            )
+
+
+def _furthest(layout: Layout, shards: Mapping[str, _ShardAt]) -> int:
+    """The furthest position that any shard has reached."""
+    return max(shards[feed].position if feed in shards else 0 for feed in layout.feeds)
+
+
+def _step(
+    connection: Connection, projection: str, layout: Layout, shards: Mapping[str, _ShardAt]
+) -> Layout:
+    """Ends a change of layout if all shards are at one place; returns the layout.
+
+    That may be beyond the barrier: code that knows of no shards goes on without looking at it.
+    """
+    if layout.next_shards is None or any(shard.needs_reset for shard in shards.values()):
+        return layout
+    furthest = _furthest(layout, shards)
+    if all(feed in shards and shards[feed].position == furthest for feed in layout.feeds) or (
+        furthest == 0
+    ):
+        return _switch(connection, projection, layout, layout.next_shards, position=furthest)
+    if layout.barrier is None or furthest > layout.barrier:
+        layout = replace(layout, barrier=furthest)
+        _write(connection, projection, layout)
+    return layout
+
+
+def _switch(
+    connection: Connection, projection: str, layout: Layout, shards: int, *, position: int
+) -> Layout:
+    """Other shards take the place of those that have come to a position."""
     name = {"projection": projection}
     for feed in shard_feeds(shards):
         connection.run("open_checkpoint", {**name, "feed": feed})
@@ -157,10 +204,11 @@ def _switch(connection: Connection, projection: str, layout: Layout, shards: int
         for (count,) in connection.run("end_shard", {**name, "feed": feed}):
             events += count
     for feed in shard_feeds(shards):
-        begin: dict[str, Any] = {**name, "feed": feed, "position": layout.barrier}
+        begin: dict[str, Any] = {**name, "feed": feed, "position": position}
         connection.run("begin_shard", {**begin, "events": events})
         events = 0
     _write(connection, projection, Layout(shards))
+    return Layout(shards)
 
 
 def _write(connection: Connection, projection: str, layout: Layout) -> None:
