@@ -94,7 +94,7 @@ def _check(query: Query, *, complete: bool) -> Checked:
         )
     ]
     _check_streams(events)
-    layouts = dict(query("SELECT projection, shards FROM holdfast_layout"))
+    layouts: dict[str, int] = dict(query("SELECT projection, shards FROM holdfast_layout"))
     checkpoints: dict[str, dict[str, tuple[int, int, int]]] = {}
     for name, feed, *checkpoint in query(
         "SELECT projection, feed, position, events_processed, epoch FROM holdfast_checkpoint"

@@ -75,9 +75,10 @@ def reshard(
 ) -> None:
     """Change how many shards a projection has.
 
-    It may run meanwhile. The present shards go on to the furthest position that one of them has reached, and others begin
-    there: nothing is lost or applied twice. The command takes part in that, and when it is ended,
-    workers finish the change, or the same command does. --to with the former number takes it back.
+    It may run meanwhile. The present shards go on to the furthest position that one of them has
+    reached, and others begin there: nothing is lost or applied twice. The command takes part in
+    that, and when it is ended, workers finish the change, or the same command does. --to with the
+    former number takes it back.
     """
     number = app.reshard(
         projection, shards=shards, by=by, note=note, timeout_seconds=timeout_seconds
