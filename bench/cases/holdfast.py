@@ -199,6 +199,7 @@ def handlers_app(url: str, *, delivery: Delivery = "log", waits: bool = True) ->
 
 def catch_up(app: App, events: int) -> Sample:
     with closing(app):
+        app.journal.head()  # It connects when first used; so has everybody else, before the clock.
         watch = Stopwatch()
         app.catch_up()
         return watch.sample(events)
