@@ -23,6 +23,7 @@ from holdfast.core.errors import (
     WaitTimeout,
 )
 from holdfast.core.event import RawEvent
+from holdfast.core.faults import fault_message
 from holdfast.core.feeds import JOURNAL, MESSAGES
 from holdfast.core.policy import Policy
 from holdfast.core.poll import Poll
@@ -319,7 +320,7 @@ class App:
         number, of = part or (0, 1)
         own = set(self._alone()[number::of])
         wanted = [d for d in self._catalog if d.name in own or self._is_shared(d)]
-        runners = [self._runner(d, until, None if part is None else number) for d in wanted]
+        runners = [self._runner(d, until, part) for d in wanted]
         supervisor = Supervisor(runners, wake=self._database.bell.ring)
         self._supervisors.add(supervisor)
         return supervisor
@@ -525,10 +526,16 @@ class App:
             supervisor.join(STOP_SECONDS)
         if self._layouts.layout(definition.name) == Layout(shards):
             return shards
-        worker.raise_fault()
+        name, now = definition.name, self._layouts.layout(definition.name)
+        back = f"holdfast reshard {name} --to {now.shards} takes it back"
+        if worker.fault is not None:
+            raise ProjectionFaulted(
+                f"{fault_message(name, worker.fault)}; the change to {shards} shards waits for "
+                f"that shard, and goes on when it does; {back}"
+            ) from worker.fault.error
         raise WaitTimeout(
-            f"projection {definition.name!r} is not in {shards} shards after {timeout_seconds} s; "
-            "whoever runs it goes on with that, and so does the same command"
+            f"projection {name!r} is not in {shards} shards after {timeout_seconds} s; whoever "
+            f"runs it goes on with that, and so does the same command; {back}"
         )
 
     def forward(
@@ -576,13 +583,15 @@ class App:
             signals=self._signals,
         )
 
-    def _runner(self, definition: Definition, until: int | None, choice: int | None) -> Worker:
+    def _runner(
+        self, definition: Definition, until: int | None, part: tuple[int, int] | None
+    ) -> Worker:
         if source := self._sources.get(definition.name):
             catches_up = until is not None
             return source.worker(definition, self._wiring(definition), catches_up=catches_up)
         if definition.shards > 1:
             wiring = self._wiring(definition)
-            return ShardWorker(definition, wiring, self._layouts, choice=choice, until=until)
+            return ShardWorker(definition, wiring, self._layouts, part=part, until=until)
         if definition.outbox is None:
             return Runner(definition, self._wiring(definition), until=until)
         return self._relay(definition, until)
@@ -637,7 +646,9 @@ class App:
 
     def _reached(self, definition: Definition, position: int, feed: str | None) -> tuple[int, str]:
         found = upkeep.read_positions(self._database, definition, feed)
-        reached, state = min(found, default=(0, "stopped"))
+        reached = min(at for at, _ in found)
+        is_faulted = any(state == "faulted" for at, state in found if at < position)
+        state = "faulted" if is_faulted else "stopped"
         if definition.outbox is not None:
             left = first_left(self._database, definition.name, JOURNAL, position)
             reached = position if left is None else left - 1

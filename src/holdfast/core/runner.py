@@ -232,7 +232,7 @@ class Runner(Worker):
             session.release(stint.checkpoint)
             self._emit(Stopped(*self._names, stint.checkpoint.position))
             raise
-        except Fenced:
+        except (Fenced, OtherLayout):
             raise
         except StoreUnavailable:
             self._note_progress(stint)

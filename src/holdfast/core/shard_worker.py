@@ -16,17 +16,17 @@ from dataclasses import dataclass, replace
 from holdfast.core.definition import Definition
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.faults import fault_of
-from holdfast.core.feeds import shard_feed
+from holdfast.core.feeds import MAX_SHARDS, shard_feed
 from holdfast.core.ports import Session, Source
 from holdfast.core.runner import Runner
 from holdfast.core.shards import Layout, Layouts, ShardSource
 from holdfast.core.signals import PollFailed
 from holdfast.core.worker import Wiring, Worker
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 2.0
 """How often a process looks who has which shards, and whether there are others now."""
 
-DRAIN_LOOK_SECONDS = 0.05
+WAIT_LOOK_SECONDS = 0.05
 """The same, for somebody who waits for it."""
 
 POLITE_SECONDS = 1.0
@@ -46,8 +46,8 @@ class _Shard:
 class ShardWorker(Worker):
     """Runs one projection on all its shards, or on those that others leave.
 
-    `choice` says which shard it begins with. With `until`, ends when every shard has come to that
-    position; with `changes`, when a change of the number of shards is done.
+    `part`, n of so many processes, says which shard it begins with. With `until`, ends when every
+    shard has come to that position; with `changes`, when a change of their number is done.
     """
 
     def __init__(
@@ -56,31 +56,34 @@ class ShardWorker(Worker):
         wiring: Wiring,
         layouts: Layouts,
         *,
-        choice: int | None = None,
+        part: tuple[int, int] | None = None,
         until: int | None = None,
         changes: bool = False,
     ) -> None:
         super().__init__(definition, wiring, until)
         self._layouts, self._changes = layouts, changes
-        self._choice = zlib.crc32(layouts.me.encode()) if choice is None else choice
+        self._part = part or (zlib.crc32(layouts.me.encode()) % MAX_SHARDS, MAX_SHARDS)
         self._layout: Layout | None = None
         self._shards: dict[str, _Shard] = {}
+        self._ending: list[_Shard] = []
         self._failures = 0
         self._lock = threading.Lock()
 
     def run(self) -> None:
         """Blocks until it ends; afterwards `fault` says if something is wrong."""
-        seconds = DRAIN_LOOK_SECONDS if self._changes else LOOK_SECONDS
         look_at = 0.0
         try:
             while not (self._stop.is_set() or self._arrived):
                 if time.monotonic() >= look_at:
                     self._look()
+                    seconds = WAIT_LOOK_SECONDS if self._changes else LOOK_SECONDS
                     look_at = time.monotonic() + seconds
                 self._begin_some()
                 if self._has_ended():
                     break
-                self._stop.wait(DRAIN_LOOK_SECONDS)
+                is_begun = all(shard.thread.ident is not None for shard in self._shards.values())
+                left = look_at - time.monotonic()
+                self._stop.wait(left if is_begun and not self._waits else WAIT_LOOK_SECONDS)
         finally:
             self._end()
 
@@ -90,7 +93,7 @@ class ShardWorker(Worker):
             shard.runner.stop()
 
     def abandon(self) -> None:
-        for shard in list(self._shards.values()):
+        for shard in [*self._shards.values(), *self._ending]:
             if shard.thread.is_alive():
                 shard.runner.abandon()
 
@@ -105,10 +108,10 @@ class ShardWorker(Worker):
                 layout = self._layouts.layout(name)
             if self._changes and layout.next_shards is None:
                 self._arrived = True
-            elif self._layout is None or layout.shards != self._layout.shards:
+            elif self._layout is None or layout.shards != self._layout.shards or self._has_retired:
                 self._end()
                 self._open(layout)
-            elif self._until is None and not self._changes:
+            elif not self._waits:
                 self._balance()
             self._layout, self._failures = layout, 0
         except StoreUnavailable as error:
@@ -120,6 +123,11 @@ class ShardWorker(Worker):
         except HoldfastError as error:
             self._end_with(fault_of(error, self._wiring.clock))
             self._arrived = True
+
+    @property
+    def _has_retired(self) -> bool:
+        """Whether a runner has ended because there were other shards, perhaps for a moment."""
+        return any(shard.runner.is_retired for shard in self._shards.values())
 
     def _balance(self) -> None:
         """Asks for a shard, if somebody has at least two more than this process."""
@@ -142,10 +150,10 @@ class ShardWorker(Worker):
 
     def _open(self, layout: Layout) -> None:
         now, count = time.monotonic(), layout.shards
-        is_polite = self._until is None and not self._changes
+        first = self._part[0] * count // self._part[1]
         for rank in range(count):
-            number = (self._choice + rank) % count + 1
-            wait = rank * POLITE_SECONDS / count if is_polite else 0.0
+            number = (first + rank) % count + 1
+            wait = rank * POLITE_SECONDS / count if not self._waits else 0.0
             feed = shard_feed(number, count)
             runner = Runner(
                 self.definition,
@@ -179,13 +187,20 @@ class ShardWorker(Worker):
         finally:
             with self._lock:
                 self.fault = self.fault or runner.fault
+                self.crashed = self.crashed or runner.crashed
+
+    @property
+    def _waits(self) -> bool:
+        """Whether somebody waits for the end."""
+        return self._changes or self._until is not None
 
     def _has_ended(self) -> bool:
         """Whether all runners have, for good: they have arrived, or none of them can go on.
 
-        Whoever waits for a change has nothing to wait for when one of them can't.
+        Where a change is under way, all wait for all: nobody arrives when one of them can't.
         """
-        if self._changes and self.fault is not None:
+        is_changing = self._layout is not None and self._layout.next_shards is not None
+        if self._waits and is_changing and self.fault is not None:
             return True
         shards = self._shards.values()
         return bool(shards) and all(
@@ -197,11 +212,11 @@ class ShardWorker(Worker):
 
     def _end(self) -> None:
         """Lets shards finish what they have begun; one that does not is left to its fate."""
-        ending, self._shards = list(self._shards.values()), {}
-        for shard in ending:
+        self._ending, self._shards = list(self._shards.values()), {}
+        for shard in self._ending:
             shard.runner.stop()
         until = time.monotonic() + END_SECONDS
-        for shard in ending:
+        for shard in self._ending:
             if shard.thread.ident is not None:
                 shard.thread.join(max(0.0, until - time.monotonic()))
                 if shard.thread.is_alive():

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.core.definition import Definition
-from holdfast.core.errors import ConfigError
+from holdfast.core.errors import ConfigError, StoreConflict
 from holdfast.core.feeds import is_journal, shard_feed, shard_feeds, shard_of, shards_in
 from holdfast.core.shards import Layout, OtherLayout, ShardState
 from holdfast.sql.audit import Changed
 from holdfast.sql.changes import changes
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.processes import process_name
+
+ASK_SECONDS = 1.0
+"""So long whoever asks for a shard waits for its leader's transaction; else, another time."""
 
 
 class SqlLayouts:
@@ -45,7 +49,7 @@ class SqlLayouts:
 
     def ask(self, projection: str, state: ShardState) -> None:
         names = {"projection": projection, "feed": state.feed, "leader": state.leader}
-        with self._database.writing() as connection:
+        with suppress(StoreConflict), self._database.changing(ASK_SECONDS) as connection:
             connection.run("ask_for_shard", {**names, "by": self.me})
         self._database.announce()
 
@@ -62,7 +66,7 @@ class SqlLayouts:
                 _check_changeable(definition.name, shards_at)
                 then = Layout(now.shards)
                 if shards != now.shards:
-                    then = Layout(now.shards, shards, _furthest(now, shards_at))
+                    then = Layout(now.shards, shards, max(_positions(now, shards_at)))
                 subject = {"from": now.shards, "to": shards, "barrier": then.barrier}
                 change.write(connection, "reshard", definition.name, subject)
                 _write(connection, definition.name, then)
@@ -71,7 +75,7 @@ class SqlLayouts:
         return then
 
     def change(self, projection: str) -> bool:
-        if self._furthest_of(projection) is None:
+        if not self._may_step(projection):
             return False
         for attempt in changes(self._database):
             with attempt as connection:
@@ -80,12 +84,14 @@ class SqlLayouts:
         self._database.announce()
         return layout != then and then.next_shards is None
 
-    def _furthest_of(self, projection: str) -> int | None:
-        """Where all shards are, if a change waits for nothing else."""
-        layout, states = self.layout(projection), self.states(projection)
-        at = {state.feed: state.position for state in states}
+    def _may_step(self, projection: str) -> bool:
+        """Whether a change may go on, as far as that shows without disturbing anybody."""
+        layout = self.layout(projection)
+        if layout.next_shards is None or layout.barrier is None:
+            return False
+        at = {state.feed: state.position for state in self.states(projection)}
         found = {at.get(feed, 0) for feed in layout.feeds}
-        return found.pop() if layout.next_shards is not None and len(found) == 1 else None
+        return len(found) == 1 or max(found) > layout.barrier
 
     def _find(self, projection: str) -> Layout | None:
         with self._database.reading() as connection:
@@ -125,7 +131,7 @@ def reset_layout(connection: Connection, definition: Definition) -> None:
 
 def feeds_of(connection: Connection, definition: Definition) -> list[str]:
     """The feeds on which a projection runs, or would."""
-    if definition.shards == 1:
+    if definition.outbox is not None or not is_journal(definition.feed):
         return [definition.feed]
     name = {"projection": definition.name}
     connection.run("begin_layout", {**name, "shards": definition.shards})
@@ -161,9 +167,8 @@ def _check_changeable(projection: str, shards: Mapping[str, _ShardAt]) -> None:
             )
 
 
-def _furthest(layout: Layout, shards: Mapping[str, _ShardAt]) -> int:
-    """The furthest position that any shard has reached."""
-    return max(shards[feed].position if feed in shards else 0 for feed in layout.feeds)
+def _positions(layout: Layout, shards: Mapping[str, _ShardAt]) -> set[int]:
+    return {shards[feed].position if feed in shards else 0 for feed in layout.feeds}
 
 
 def _step(
@@ -175,13 +180,12 @@ def _step(
     """
     if layout.next_shards is None or any(shard.needs_reset for shard in shards.values()):
         return layout
-    furthest = _furthest(layout, shards)
-    if all(feed in shards and shards[feed].position == furthest for feed in layout.feeds) or (
-        furthest == 0
-    ):
-        return _switch(connection, projection, layout, layout.next_shards, position=furthest)
-    if layout.barrier is None or furthest > layout.barrier:
-        layout = replace(layout, barrier=furthest)
+    positions = _positions(layout, shards)
+    if len(positions) == 1:
+        (position,) = positions
+        return _switch(connection, projection, layout, layout.next_shards, position=position)
+    if layout.barrier is None or max(positions) > layout.barrier:
+        layout = replace(layout, barrier=max(positions))
         _write(connection, projection, layout)
     return layout
 
@@ -193,12 +197,15 @@ def _switch(
     name = {"projection": projection}
     for feed in shard_feeds(shards):
         connection.run("open_checkpoint", {**name, "feed": feed})
-    lanes = [(f, lane) for f, lane in connection.run("queued_lanes", name) if is_journal(f)]
-    for feed, lane in lanes:
-        to_feed = shard_feed(shard_of(lane, shards), shards)
-        moved = {**name, "feed": feed, "lane": lane, "to_feed": to_feed}
-        connection.run("move_queued", moved)
-        connection.run("move_lane", moved)
+    found = [(f, lane) for f, lane in connection.run("queued_lanes", name) if is_journal(f)]
+    if found:
+        moved = {
+            "feed": [feed for feed, _ in found],
+            "lane": [lane for _, lane in found],
+            "to_feed": [shard_feed(shard_of(lane, shards), shards) for _, lane in found],
+        }
+        connection.run_columns("move_queued", name, moved)
+        connection.run_columns("move_lanes", name, moved)
     events = 0
     for feed in layout.feeds:
         for (count,) in connection.run("end_shard", {**name, "feed": feed}):

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.errors import ConfigError, HoldfastError
+from holdfast.core.errors import ConfigError, HoldfastError, StoreConflict
 from holdfast.core.event import RawEvent
-from holdfast.core.feeds import JOURNAL, is_ours, shard_feed, shard_of, shards_in
+from holdfast.core.feeds import JOURNAL, is_journal, is_ours, shard_feed, shard_of, shards_in
 from holdfast.core.intake import UNDECODABLE
 from holdfast.core.ports import Checkpoint, Clock
 from holdfast.core.queue import (
@@ -167,7 +167,7 @@ class Queue:
         self._prepare()
         now = self._clock.now()
         source = self._source_of(projection)
-        if source is None and feed != JOURNAL:
+        if source is None and not is_journal(feed):
             raise ConfigError(f"projection {projection!r} reads the journal, and no other feed")
         if source is not None and feed == JOURNAL:
             raise ConfigError(f"projection {projection!r} reads several feeds; say which: feed=…")
@@ -336,7 +336,7 @@ class Queue:
 
     def _shard(self, connection: Connection, projection: str, position: int) -> str:
         """The feed on which a projection comes to an event of the journal."""
-        rows = connection.run("read_layout", {"projection": projection})
+        rows = connection.run("hold_layout", {"projection": projection})
         shards = rows[0][0] if rows else 1
         if shards == 1:
             return JOURNAL
@@ -358,7 +358,10 @@ class Queue:
     def _lock(connection: Connection, items: Sequence[QueueItem]) -> Sequence[tuple[str, str, str]]:
         """Locks the lanes of items that keep them closed, and returns them."""
         for projection, feed in sorted({(item.projection, item.feed) for item in items}):
-            connection.run("revise", {"projection": projection, "feed": feed})
+            found = connection.run("revise", {"projection": projection, "feed": feed})
+            layout = [] if found else connection.run("read_layout", {"projection": projection})
+            if layout and shards_in(feed) not in (None, layout[0][0]):
+                raise StoreConflict(f"shards of projection {projection!r} have changed meanwhile")
         places = sorted({(i.projection, i.feed, i.lane) for i in items if i.status in OUTSTANDING})
         connection.run("be_brief")
         for (projection, feed), group in groupby(places, key=lambda place: place[:2]):

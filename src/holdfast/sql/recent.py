@@ -12,11 +12,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from holdfast.core.event import RawEvent
 from holdfast.core.ports import Chunk
 from holdfast.core.signals import Bell
 
-KEPT_BYTES = 8 * 2**20
-"""So many bytes of payloads are kept, at most."""
+KEPT_BYTES = 16 * 2**20
+"""So many bytes are kept, at most."""
+
+EVENT_BYTES = 600
+"""What an event takes beside its payload and metadata, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +117,13 @@ class Recent:
     def _keep(self, after: int, limit: int, chunk: Chunk, rings: int) -> None:
         if not chunk.events or chunk.held:
             return
-        size_bytes = sum(len(event.data) for event in chunk.events)
+        size_bytes = sum(map(_size_bytes, chunk.events))
         is_last = len(chunk.events) < limit
         self._kept.append(_Kept(after, chunk, is_last, rings, size_bytes))
         self._size_bytes += size_bytes
         while self._size_bytes > KEPT_BYTES:
             self._size_bytes -= self._kept.popleft().size_bytes
+
+
+def _size_bytes(event: RawEvent) -> int:
+    return EVENT_BYTES + len(event.data) + len(event.metadata)

@@ -103,7 +103,8 @@ class SqlSession:
                     "database, and this code says delivery='log'; holdfast reset "
                     f"{checkpoint.projection} begins again with what the code says"
                 )
-            if not self.connection.run("read_checkpoint", of(checkpoint)):
+            now = self.connection.run("read_checkpoint", of(checkpoint))
+            if not now or now[0][0] != checkpoint.id:
                 raise fenced(checkpoint)  # Other shards have taken its place.
             raise needs_reset(checkpoint.projection)
         self._leads = Checkpoint(*rows[0])

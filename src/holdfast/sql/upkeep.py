@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.definition import Definition
 from holdfast.core.errors import ConfigError, HoldfastError
-from holdfast.core.feeds import shard_feeds
+from holdfast.core.feeds import JOURNAL, shard_feeds
 from holdfast.core.ports import Checkpoint
 from holdfast.core.projection import TableProjection
 from holdfast.sql.audit import Changed
@@ -85,7 +85,8 @@ def read_positions(
     name = {"projection": definition.name}
     with database.reading() as connection:
         # In this order: where shards change in between, one of the new ones is missed.
-        layouts = connection.run("read_layout", name) if definition.shards > 1 else []
+        is_journals = definition.outbox is None and definition.feed == JOURNAL
+        layouts = connection.run("read_layout", name) if is_journals else []
         rows = connection.run("checkpoints_of", name)
     shards = layouts[0][0] if layouts else definition.shards
     feeds = [feed or definition.feed] if shards == 1 or feed else shard_feeds(shards)
@@ -122,6 +123,7 @@ def resume(database: Database, projection: str, change: Changed) -> bool:
     """Lets a projection go on; returns whether it was paused."""
     for attempt in changes(database):
         with attempt as connection:
+            connection.run("hold_layout", {"projection": projection})
             resumed = connection.run("resume", {"projection": projection})
             if resumed:
                 change.write(connection, "resume", projection, {})

@@ -1,4 +1,7 @@
--- A person changes something that concerns all shards: no runner commits before it has seen it.
-UPDATE holdfast_checkpoint SET revision = revision + 1
+-- What concerns all shards is changed: whoever runs one is fenced, lest it go by what it has read before.
+UPDATE holdfast_checkpoint
+SET
+    revision = revision + 1, epoch = epoch + 1,
+    state = CASE state WHEN 'running' THEN 'stopped' ELSE state END
 WHERE projection = :projection AND (feed = 'journal' OR feed LIKE 'journal[%/%]')
 RETURNING feed, position, paused_by, needs_reset

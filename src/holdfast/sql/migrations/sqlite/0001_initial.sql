@@ -12,7 +12,8 @@ CREATE TABLE holdfast_event (
 );
 
 CREATE TABLE holdfast_checkpoint (
-    id                INTEGER PRIMARY KEY,
+    -- AUTOINCREMENT: an id that fences its runner is never used again.
+    id                INTEGER PRIMARY KEY AUTOINCREMENT,
     projection        TEXT NOT NULL,
     feed              TEXT NOT NULL,
     position          INTEGER NOT NULL DEFAULT 0,

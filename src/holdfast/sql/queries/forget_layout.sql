@@ -1,2 +1,0 @@
--- Nobody has said how many shards a projection has.
-DELETE FROM holdfast_layout WHERE projection = :projection

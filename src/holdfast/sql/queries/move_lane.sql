@@ -1,2 +1,0 @@
--- A closed lane belongs to another shard.
-UPDATE holdfast_lane SET feed = :to_feed WHERE projection = :projection AND feed = :feed AND lane = :lane
