@@ -1,6 +1,7 @@
 """Shards: each event is applied once and in order, also while their number changes."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from holdfast import (
     WaitTimeout,
     on,
 )
+from holdfast.core import reading, shard_worker, stint
 from holdfast.core.feeds import shard_feed, shard_feeds, shard_of
 from holdfast.core.shards import OtherLayout
 from holdfast.sql.audit import Changed
@@ -52,6 +54,8 @@ class Bench:
     def __init__(self, open_app: Callable[..., App], url: str) -> None:
         self._open_app, self._mark = open_app, "?" if url.startswith("sqlite") else "%s"
         self.bad: set[int] = set()
+        self.seconds = 0.0
+        self.hangs, self.is_hanging, self.released = (threading.Event() for _ in range(3))
 
     def app(self, shards: int, *, policy: Policy | None = None, replayable: bool = False) -> App:
         app, bench = self._open_app(), self
@@ -73,6 +77,10 @@ class Bench:
             def counted(self, event: Event[Counted], tx: Tx) -> None:
                 if event.data.n in bench.bad:
                     raise ValueError(f"no {event.data.n}")
+                time.sleep(bench.seconds)
+                if bench.hangs.is_set():
+                    bench.is_hanging.set()
+                    bench.released.wait(60)
                 tx.execute(insert, (event.position, event.stream, event.data.n))
 
         Lines.replayable = replayable
@@ -403,3 +411,144 @@ def test_rows_that_are_not_what_the_checkpoint_says_are_not_taken_over(bench: Be
     with pytest.raises(ConfigError, match="holdfast reset lines begins again"):
         app.reshard("lines", shards=3, by="me")
     assert feeds(app, "lines") == shard_feeds(2)
+
+
+def test_a_transaction_that_people_may_not_interrupt_does_not_pass_the_barrier(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After people have come between twice, it holds the checkpoint, and goes by what it sees."""
+    monkeypatch.setattr(stint, "HOLD_SECONDS", 60.0)
+    monkeypatch.setattr(stint, "TIMES_IN_VAIN", 1)
+    monkeypatch.setattr(reading, "BATCH_EVENTS", 2)
+    monkeypatch.setattr(reading, "CHUNK_EVENTS", 2)
+    app = bench.app(2, policy=AGAIN)
+    append(app, range(9))
+    app.catch_up()
+    bench.seconds = 0.02
+    with app.running():
+        append(app, range(9, 60))
+        for _ in range(3):
+            execute(app, "UPDATE holdfast_checkpoint SET revision = revision + 1")
+        for shards in (3, 2, 4):
+            app.reshard("lines", shards=shards, by="me", timeout_seconds=60)
+        app.wait_for("lines", app.journal.head(), timeout_seconds=60)
+        app.wait_for("sums", app.journal.head(), timeout_seconds=60)
+    check(app)
+
+
+def test_a_number_that_comes_back_before_anybody_looks(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, other = bench.app(3), bench.app(3)
+    append(app, range(20))
+    with app.running():
+        for name in ("sums", "lines"):
+            app.wait_for(name, app.journal.head())
+        began = threading.Barrier(2)
+        monkeypatch.setattr(shard_worker.ShardWorker, "_look", paused(began, times=2))
+        began.wait(30)
+        reshard(other, 2)
+        eventually(lambda: feeds(app, "lines") == shard_feeds(2))
+        reshard(other, 3)
+        began.wait(30)
+        append(app, range(20, 40))
+        for name in ("sums", "lines"):
+            app.wait_for(name, app.journal.head())
+    check(app)
+
+
+def paused(barrier: threading.Barrier, *, times: int) -> Any:
+    """A look of the first worker that comes, which waits so often before it is taken."""
+    look, left = shard_worker.ShardWorker._look, [times]
+
+    def wait_and_look(self: Any) -> None:
+        if self.definition.name == "lines":
+            for _ in range(left[0]):
+                barrier.wait(30)
+            left[0] = 0
+        look(self)
+
+    return wait_and_look
+
+
+def test_people_who_resume_while_shards_change(bench: Bench) -> None:
+    app = bench.app(2, policy=AGAIN)
+    append(app, range(20))
+    bench.bad = {0}
+    with app.running():
+        await_others(app)
+        with pytest.raises(WaitTimeout):
+            app.reshard("lines", shards=3, by="me", timeout_seconds=0.1)
+        app.pause("lines", by="me")
+        bench.bad = set()
+        assert app.resume("lines", by="me")
+        eventually(lambda: feeds(app, "lines") == shard_feeds(3))
+        assert not [status for status in app.status() if status.paused_by is not None]
+        for name in ("sums", "lines"):
+            app.wait_for(name, app.journal.head())
+    check(app)
+
+
+def test_a_change_that_waits_for_a_shard_that_has_stopped(bench: Bench) -> None:
+    app = bench.app(3, policy=Policy())
+    bench.bad = {0}
+    append(app, range(20))
+    for attempt in (
+        app.catch_up,
+        lambda: app.reshard("lines", shards=2, by="me"),
+        app.catch_up,
+    ):
+        with pytest.raises(ProjectionFaulted, match="no 0"):
+            attempt()
+    (slow,) = [s for s in app.status() if s.projection == "lines" and s.state == "faulted"]
+    reasons = [r for r in app.explain("lines") if r.kind == "resharding"]
+    assert [r.fields["feed"] for r in reasons if "others wait for it" in r.text] == [slow.feed]
+    assert len(reasons) == 3
+    bench.bad = set()
+    assert app.reshard("lines", shards=2, by="me") == 2
+    app.catch_up()
+    assert feeds(app, "lines") == shard_feeds(2)
+    check(app)
+
+
+def test_a_hanging_shard_is_abandoned_when_the_process_ends(bench: Bench) -> None:
+    app = bench.app(2)
+    append(app, range(9))
+    bench.hangs.set()
+    supervisor = app.supervise()
+    supervisor.start()
+    try:
+        assert bench.is_hanging.wait(30)
+        supervisor.stop()
+        assert not supervisor.join(0.3)
+        supervisor.abandon(10)
+        assert {s.state for s in app.status() if s.projection == "lines"} == {"stopped"}
+    finally:
+        bench.hangs.clear()
+        bench.released.set()
+        supervisor.join(30)
+
+
+def test_code_that_knows_of_no_shards_can_look_and_pause(bench: Bench) -> None:
+    app, older = bench.app(3), bench.app(1)
+    append(app, range(20))
+    app.catch_up()
+    older.wait_for("lines", app.journal.head())
+    assert older.pause("lines", by="me")
+    assert {s.state for s in app.status() if s.projection == "lines"} == {"paused"}
+    assert older.resume("lines", by="me")
+    assert feeds(app, "lines") == shard_feeds(3)
+
+
+def test_ids_of_former_shards_are_not_used_again(bench: Bench) -> None:
+    """A runner that does not know of its end goes by the id."""
+    app = bench.app(1)
+    append(app, range(9))
+    app.catch_up()
+    before = {row[0] for row in fetch(app, "SELECT id FROM holdfast_checkpoint")}
+    other = bench.app(2)
+    for name in ("sums", "lines"):
+        other.reset(name)
+    other.catch_up()
+    assert not before & {row[0] for row in fetch(app, "SELECT id FROM holdfast_checkpoint")}
+    check(app)

@@ -91,7 +91,7 @@ class _Member:
         code = self.process.poll()
         if code is None:
             return
-        if code in (0, EXIT_FAULTED) or not may_restart:
+        if code == EXIT_FAULTED or not may_restart:
             self.code = code
             return
         if time.monotonic() - self._started_at >= LONG_LIFE_SECONDS:

@@ -93,6 +93,8 @@ def _advice(projection: str, reason: Reason) -> Iterator[str]:
             pid = reason.fields["appends"][0]["pid"]
             yield "Readers wait for it, lest they miss its events. It ends with its transaction."
             yield f"If that one hangs, end it on the server: SELECT pg_terminate_backend({pid})"
+        case "resharding":
+            yield f"To take it back: holdfast reshard {projection} --to {reason.fields['shards']}"
         case "behind" | "nothing_to_do":
             return
         case _:

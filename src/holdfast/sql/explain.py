@@ -33,6 +33,7 @@ Kind = Literal[
     "waiting",
     "lanes_closed",
     "held",
+    "resharding",
     "behind",
     "nothing_to_do",
 ]
@@ -75,6 +76,7 @@ def _reasons(database: Database, connection: Connection, status: ProjectionStatu
         *_no_worker(connection, status),
         *_waiting(status),
         *_held(database, connection, status),
+        *_resharding(connection, status),
         *_lanes_closed(connection, status),
         *_rest(status),
     ]
@@ -223,6 +225,22 @@ def _held(database: Database, connection: Connection, status: ProjectionStatus) 
             + (f", its last statement: {first['query']}" if first["query"] else "")
         ),
         fields={"position": status.position, "appends": holders},
+    )
+
+
+def _resharding(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+    """The number of shards is being changed, which waits for all of them."""
+    if not is_journal(status.feed) or status.delivery == "outbox":
+        return
+    rows = connection.run("read_layout", {"projection": status.projection})
+    if not rows or rows[0][1] is None:
+        return
+    shards, next_shards, barrier = rows[0]
+    where = "waits there for the others" if status.position >= barrier else "others wait for it"
+    yield Reason(
+        kind="resharding",
+        text=f"it changes from {shards} to {next_shards} shards at position {barrier:,}; {where}",
+        fields={"shards": shards, "next_shards": next_shards, "barrier": barrier},
     )
 
 
