@@ -513,6 +513,11 @@ class App:
         definition = self._catalog.find_projection(projection, "be resharded")
         shards = definition.shards if shards is None else shards
         check_shards(replace(definition, shards=shards))
+        if shards > 1 and definition.shards == 1:
+            raise ConfigError(
+                f"this code says nothing of shards, so that workers that run it would stop; "
+                f"register projection {definition.name!r} with shards={shards} first"
+            )
         self._prepare()
         if self._layouts.plan(definition, shards, self._changed(by, note)).next_shards is None:
             return shards
@@ -533,6 +538,11 @@ class App:
                 f"{fault_message(name, worker.fault)}; the change to {shards} shards waits for "
                 f"that shard, and goes on when it does; {back}"
             ) from worker.fault.error
+        if shards not in (now.shards, now.next_shards):
+            raise HoldfastError(
+                f"somebody else has changed projection {name!r} to "
+                f"{now.next_shards or now.shards} shards meanwhile"
+            )
         raise WaitTimeout(
             f"projection {name!r} is not in {shards} shards after {timeout_seconds} s; whoever "
             f"runs it goes on with that, and so does the same command; {back}"

@@ -552,3 +552,84 @@ def test_ids_of_former_shards_are_not_used_again(bench: Bench) -> None:
     other.catch_up()
     assert not before & {row[0] for row in fetch(app, "SELECT id FROM holdfast_checkpoint")}
     check(app)
+
+
+def test_a_change_can_be_taken_back_while_it_is_paused(bench: Bench) -> None:
+    app = bench.app(2, policy=AGAIN)
+    append(app, range(20))
+    bench.bad = {0}
+    with app.running():
+        await_others(app)
+        with pytest.raises(WaitTimeout):
+            app.reshard("lines", shards=3, by="me", timeout_seconds=0.1)
+        app.pause("lines", by="me")
+        with pytest.raises(ConfigError, match="paused by me"):
+            app.reshard("lines", shards=3, by="me")
+        assert app.reshard("lines", shards=2, by="me") == 2
+        bench.bad = set()
+        app.resume("lines", by="me")
+        for name in ("sums", "lines"):
+            app.wait_for(name, app.journal.head())
+    assert feeds(app, "lines") == shard_feeds(2)
+    check(app)
+
+
+def test_code_that_says_nothing_of_shards_does_not_make_them(bench: Bench) -> None:
+    app = bench.app(1)
+    with pytest.raises(ConfigError, match=r"with shards=2 first"):
+        app.reshard("lines", shards=2, by="me")
+
+
+def test_a_reset_to_another_number_stays_paused(bench: Bench) -> None:
+    app = bench.app(2)
+    append(app, range(20))
+    app.catch_up()
+    reshard(app, 3)
+    for name in ("sums", "lines"):
+        app.pause(name, by="me")
+        app.reset(name)
+    assert {(s.feed, s.paused_by) for s in app.status()} == {(f, "me") for f in shard_feeds(2)}
+    for name in ("sums", "lines"):
+        app.resume(name, by="me")
+    app.catch_up()
+    check(app)
+
+
+def test_shards_and_an_outbox_know_of_each_other(store_url: str, bench: Bench) -> None:
+    """Whichever comes later does not begin at the first event again."""
+    app = bench.app(3)
+    append(app, range(20))
+    app.catch_up()
+    with App(store_url) as later:
+        by_outbox(later, "lines")
+        with pytest.raises(ConfigError, match="reshard lines --to 1"):
+            later.migrate()
+    append(app, range(20, 40))
+    app.catch_up()
+    check(app)
+
+    with App(store_url) as outbox, App(store_url) as sharded:
+        by_outbox(outbox, "copies")
+        outbox.catch_up()
+        by_outbox(sharded, "copies", delivery="log", shards=3)
+        with pytest.raises(ProjectionFaulted, match="delivered by an outbox"):
+            sharded.catch_up()
+        with pytest.raises(ConfigError, match="delivered by an outbox"):
+            sharded.reshard("copies", by="me")
+        append(app, range(40, 60))
+        outbox.catch_up()
+        found = fetch(app, "SELECT count(*), count(DISTINCT position) FROM copies")
+        assert found == [(60, 60)]
+
+
+def by_outbox(app: App, name: str, **settings: Any) -> None:
+    mark = "?" if str(app.url).startswith("sqlite") else "%s"
+
+    @app.projection(name=name, **{"delivery": "outbox", **settings})
+    class Copies(Projection):
+        tables: ClassVar = {name: f"CREATE TABLE {name} (position int, stream text, n int)"}
+
+        @on(Counted)
+        def counted(self, event: Event[Counted], tx: Tx) -> None:
+            values = (event.position, event.stream, event.data.n)
+            tx.execute(f"INSERT INTO {name} VALUES ({mark}, {mark}, {mark})", values)

@@ -70,7 +70,7 @@ def depose(app: App, projection: str, by: str, note: str | None, yes: bool, as_j
     process that is frozen inside a write transaction can't be deposed: end it instead.
     """
     app.tables(projection)  # A wrong name is an error before the question.
-    leaders = [status.leader for status in _statuses(app, projection) if status.leader]
+    leaders = sorted({s.leader for s in _statuses(app, projection) if s.leader})
     who = ", ".join(leaders) if leaders else "nobody that can be seen"
     _confirm(f"{projection!r} is run by {who}. This takes it away.", yes=yes)
     deposed = app.depose(projection, by=by, note=note)

@@ -52,9 +52,13 @@ class Applier:
 
         Raises Halted at an event that must be tried again later, or stops the projection.
         """
-        done = 0
+        done, size = 0, len(events)
         while done < len(events) and not (done and self._stint.stopping()):
-            done += self._apply(events[done:])
+            part = events[done : done + size]
+            applied = self._apply(part)
+            done += applied
+            # Where one event is refused there may be more: they are looked for among fewer.
+            size = 2 * (len(part) if applied == len(part) else max(applied, 1))
         return done
 
     def pass_to(self, position: int) -> None:

@@ -251,7 +251,7 @@ def check_shards(definition: Definition) -> None:
     shards, instance = definition.shards, definition.instance
     where = f"projection {definition.name!r}"
     if type(shards) is not int or not 1 <= shards <= MAX_SHARDS:
-        raise ConfigError(f"{where}: shards is {shards!r}; it is a whole number to {MAX_SHARDS}")
+        raise ConfigError(f"{where}: shards is {shards!r}; it is from 1 to {MAX_SHARDS}")
     why = None
     if definition.intake is not None:
         why = "its source spreads streams over partitions already"

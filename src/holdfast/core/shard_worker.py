@@ -93,9 +93,13 @@ class ShardWorker(Worker):
             shard.runner.stop()
 
     def abandon(self) -> None:
-        for shard in [*self._shards.values(), *self._ending]:
-            if shard.thread.is_alive():
-                shard.runner.abandon()
+        alive = [s for s in [*self._shards.values(), *self._ending] if s.thread.is_alive()]
+        # At once: one that can't be written to the store does not keep the others from it.
+        threads = [threading.Thread(target=s.runner.abandon, daemon=True) for s in alive]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     # Looking
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core.definition import Definition
 from holdfast.core.errors import ConfigError, StoreConflict
-from holdfast.core.feeds import is_journal, shard_feed, shard_feeds, shard_of, shards_in
+from holdfast.core.feeds import JOURNAL, is_journal, shard_feed, shard_feeds, shard_of, shards_in
 from holdfast.core.shards import Layout, OtherLayout, ShardState
 from holdfast.sql.audit import Changed
 from holdfast.sql.changes import changes
@@ -45,7 +45,7 @@ class SqlLayouts:
     def states(self, projection: str) -> list[ShardState]:
         with self._database.reading() as connection:
             rows = connection.run("shard_states", {"projection": projection})
-        return [ShardState(*row) for row in rows]
+        return [ShardState(*row[:5]) for row in rows]
 
     def ask(self, projection: str, state: ShardState) -> None:
         names = {"projection": projection, "feed": state.feed, "leader": state.leader}
@@ -59,18 +59,18 @@ class SqlLayouts:
         for attempt in changes(self._database):
             with attempt as connection:
                 connection.run("begin_layout", {**name, "shards": definition.shards})
-                now = Layout(*connection.run("hold_layout", name)[0])
-                if shards == (now.next_shards or now.shards):
-                    return now
-                shards_at = _revise(connection, definition.name)
-                _check_changeable(definition.name, shards_at)
-                then = Layout(now.shards)
-                if shards != now.shards:
-                    then = Layout(now.shards, shards, max(_positions(now, shards_at)))
-                subject = {"from": now.shards, "to": shards, "barrier": then.barrier}
-                change.write(connection, "reshard", definition.name, subject)
-                _write(connection, definition.name, then)
-                then = _step(connection, definition.name, then, shards_at)
+                now = then = Layout(*connection.run("hold_layout", name)[0])
+                goes_back = shards == now.shards
+                if not goes_back:
+                    _check_changeable(connection, definition.name)
+                if shards != (now.next_shards or now.shards):
+                    at = _revise(connection, definition.name)
+                    barrier = None if goes_back else max(_positions(now, at))
+                    then = Layout(now.shards, None if goes_back else shards, barrier)
+                    subject = {"from": now.shards, "to": shards, "barrier": barrier}
+                    change.write(connection, "reshard", definition.name, subject)
+                    _write(connection, definition.name, then)
+                    then = _step(connection, definition.name, then, at)
         self._database.announce()
         return then
 
@@ -123,6 +123,8 @@ def reset_layout(connection: Connection, definition: Definition) -> None:
     name = {"projection": definition.name}
     if connection.run("hold_layout", name):
         wanted = shard_feeds(definition.shards)
+        for feed in wanted:
+            connection.run("open_checkpoint", {**name, "feed": feed})  # As paused as the others.
         for feed, *_ in connection.run("shard_states", name):
             if feed not in wanted:
                 connection.run("end_shard", {**name, "feed": feed})
@@ -143,7 +145,6 @@ class _ShardAt:
     """A shard, which nobody moves on before the transaction ends."""
 
     position: int
-    paused_by: str | None
     needs_reset: bool
 
 
@@ -153,14 +154,21 @@ def _revise(connection: Connection, projection: str) -> dict[str, _ShardAt]:
     return {feed: _ShardAt(*rest) for feed, *rest in rows}
 
 
-def _check_changeable(projection: str, shards: Mapping[str, _ShardAt]) -> None:
-    for shard in shards.values():
-        if shard.paused_by is not None:
+def _check_changeable(connection: Connection, projection: str) -> None:
+    if connection.run("read_outbox", {"projection": projection, "feed": JOURNAL}):
+        raise ConfigError(
+            f"projection {projection!r} is delivered by an outbox on this database, which works on "
+            "many streams at once already"
+        )
+    for _, _, _, _, _, paused_by, needs_reset in connection.run(
+        "shard_states", {"projection": projection}
+    ):
+        if paused_by is not None:
             raise ConfigError(
-                f"projection {projection!r} is paused by {shard.paused_by}, and its shards must go "
-                f"on a little before others take their place; holdfast resume {projection} first"
+                f"projection {projection!r} is paused by {paused_by}, and its shards must go on a "
+                f"little before others take their place; holdfast resume {projection} first"
             )
-        if shard.needs_reset:
+        if needs_reset:
             raise ConfigError(
                 f"projection {projection!r} has rows that its checkpoint does not know of; "
                 f"holdfast reset {projection} begins again, with as many shards as the code says"

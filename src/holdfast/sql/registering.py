@@ -15,7 +15,9 @@ from holdfast.core.definition import Definition, Mode
 from holdfast.core.errors import ConfigError
 from holdfast.core.feeds import JOURNAL, MESSAGES
 from holdfast.core.projection import CATCH_ALL
+from holdfast.core.shards import OtherLayout
 from holdfast.sql.database import Connection, Database
+from holdfast.sql.layouts import admit
 
 _KINDS = {JOURNAL: "a projection", MESSAGES: "a sink"}
 
@@ -46,6 +48,7 @@ def register(database: Database, definition: Definition) -> None:
                     f"that it is {_KINDS[definition.feed]}; give it another name, or end that with "
                     f"holdfast outbox forget {name}"
                 )
+        _refuse_shards(connection, definition)
         connection.run("open_checkpoint", whose)
         is_new = connection.run("register_outbox", {**whose, "mode": mode})
         if is_new:
@@ -65,6 +68,17 @@ def register(database: Database, definition: Definition) -> None:
         connection.run("set_backfill", {**whose, "until": until})
         ((now, *_),) = connection.run("read_outbox", whose)
     _check_mode(definition, mode, now)
+
+
+def _refuse_shards(connection: Connection, definition: Definition) -> None:
+    try:
+        admit(connection, definition.name, definition.feed)
+    except OtherLayout as error:
+        raise ConfigError(
+            f"projection {definition.name!r} runs in shards on this database, and this code says "
+            f"delivery='outbox'; run holdfast reshard {definition.name} --to 1 with the code that "
+            "it has had so far, then go on with this"
+        ) from error
 
 
 def _check_mode(definition: Definition, mode: Mode, now: str) -> None:

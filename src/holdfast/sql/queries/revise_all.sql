@@ -4,4 +4,4 @@ SET
     revision = revision + 1, epoch = epoch + 1,
     state = CASE state WHEN 'running' THEN 'stopped' ELSE state END
 WHERE projection = :projection AND (feed = 'journal' OR feed LIKE 'journal[%/%]')
-RETURNING feed, position, paused_by, needs_reset
+RETURNING feed, position, needs_reset
