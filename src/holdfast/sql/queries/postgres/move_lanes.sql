@@ -1,0 +1,8 @@
+-- Closed lanes belong to other shards.
+-- PostgreSQL differs: all at once, from arrays.
+UPDATE holdfast_lane AS q SET feed = n.to_feed
+FROM
+    unnest(
+        CAST(:feed AS text[]), CAST(:lane AS text[]), CAST(:to_feed AS text[])
+    ) AS n (feed, lane, to_feed)
+WHERE q.projection = :projection AND q.feed = n.feed AND q.lane = n.lane

@@ -1,0 +1,3 @@
+-- Lanes belong to other shards.
+-- SQLite differs: one lane at a time.
+UPDATE holdfast_queue SET feed = :to_feed WHERE projection = :projection AND feed = :feed AND lane = :lane
