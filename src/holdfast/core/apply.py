@@ -168,7 +168,8 @@ class Applier:
         is_foreign, has_lanes = stint.definition.intake is not None, bool(stint.lanes)
         is_marked = stint.marked(self._rulings)
         at, has_applied = start, False
-        folds = stint.definition.table is not None
+        folds, lanes = stint.definition.table is not None, stint.lanes
+        by_stream = stint.definition.lanes_are_streams
         looked, look_at = monotonic(), start
         try:
             for at in range(start, len(events)):
@@ -177,7 +178,9 @@ class Applier:
                     return at, None
                 if is_foreign and (ledger.place(event) != "next" or unreadable(event)):
                     return at, None
-                if has_lanes and self._is_closed(batch, event):
+                if has_lanes and (
+                    event.stream in lanes if by_stream else self._is_closed(batch, event)
+                ):
                     return at, None
                 try:
                     has_applied |= apply(event)

@@ -31,6 +31,9 @@ class Lanes:
     def __bool__(self) -> bool:
         return bool(self._closed or self._begun)
 
+    def __contains__(self, lane: str) -> bool:
+        return lane in self._closed or lane in self._begun
+
     def get(self, lane: str) -> Lane | None:
         """The lane, if it is closed, by what is committed or by what is begun."""
         return self._begun.get(lane) or self._closed.get(lane)

@@ -126,8 +126,7 @@ class Setback:
     next_attempt_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(msgspec.Struct, frozen=True, gc=False):
     """A closed lane: how much waits, and when its head may be tried (None: when a person says)."""
 
     events: int
