@@ -17,7 +17,7 @@ demo: .venv/.installed ## Show the product at work
 	$(BIN)/holdfast demo
 
 test: .venv/.dev ## Run the test suite, on SQLite and on a real PostgreSQL
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 soak: .venv/.dev ## Run the long tests
 	$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)

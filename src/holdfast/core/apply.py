@@ -7,8 +7,8 @@ behind it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import assert_never
 
@@ -41,6 +41,7 @@ class Applier:
 
     def __init__(self, stint: Stint) -> None:
         self._stint = stint
+        self._by_stream = stint.definition.lanes_are_streams
         self._rulings: dict[int, Skip | Park] = {}
         self._known = 0
         """Events of the batch that have been here before."""
@@ -156,52 +157,64 @@ class Applier:
         return checkpoint
 
     def _plain(
-        self, batch: Batch, events: Sequence[RawEvent], start: int, until: float
+        self, batch: FeedBatch, events: Sequence[RawEvent], start: int, until: float
     ) -> tuple[int, EventFailed | None]:
         """Applies events from `start` on, up to the first with which something is the matter.
 
-        Returns where that is, and how it failed if it was tried. Nearly all events go this way, so
-        it asks nothing that can be known beforehand.
+        Returns where that is, and how it failed if it was tried.
         """
-        stint, ledger = self._stint, self._stint.ledger
-        apply, monotonic, stopping = batch.apply, stint.clock.monotonic, stint.stopping
+        plain = _Plain(start)
+        ran = batch.run(self._plain_events(batch, events, plain, until))
+        if ran.has_applied:
+            self._stint.judge.succeeded()
+        if ran.failed is not None:
+            return _index(events, ran.failed.event, plain.at), ran.failed
+        return plain.at, None
+
+    def _plain_events(
+        self, batch: Batch, events: Sequence[RawEvent], plain: _Plain, until: float
+    ) -> Iterator[RawEvent]:
+        """Nearly all events go this way, so it asks nothing that can be known beforehand."""
+        stint = self._stint
+        monotonic, stopping = stint.clock.monotonic, stint.stopping
+        folds, at = stint.definition.table is not None, plain.at
         is_foreign, has_lanes = stint.definition.intake is not None, bool(stint.lanes)
         is_marked = stint.marked(self._rulings)
-        at, has_applied = start, False
-        folds, lanes = stint.definition.table is not None, stint.lanes
-        by_stream = stint.definition.lanes_are_streams
-        looked, look_at = monotonic(), start
-        try:
-            for at in range(start, len(events)):
-                event = events[at]
-                if is_marked is not None and is_marked(event.position):
-                    return at, None
-                if is_foreign and (ledger.place(event) != "next" or unreadable(event)):
-                    return at, None
-                if has_lanes and (
-                    event.stream in lanes if by_stream else self._is_closed(batch, event)
-                ):
-                    return at, None
-                try:
-                    has_applied |= apply(event)
-                except EventFailed as failed:
-                    return at, failed
-                if is_foreign:
-                    ledger.passed(event)
-                if at >= look_at:
-                    now = monotonic()
-                    if now >= until or stopping():
-                        return at + 1, None
-                    is_quick = folds and now - looked < QUICK_SECONDS
-                    looked, look_at = now, at + (QUICK_EVENTS if is_quick else 1)
-            return len(events), None
-        finally:
-            if has_applied:
-                stint.judge.succeeded()
+        asks = is_foreign or has_lanes or is_marked is not None
+        looked, few = monotonic(), 1
+        while at < len(events):
+            part = events[at : at + few]
+            if not asks:
+                yield from part
+                at += len(part)
+            else:
+                for event in part:
+                    if (
+                        (is_marked is not None and is_marked(event.position))
+                        or (is_foreign and self._is_out_of_turn(event))
+                        or (has_lanes and self._is_closed(batch, event))
+                    ):
+                        return
+                    yield event
+                    at += 1
+                    plain.at = at
+                    if is_foreign:
+                        stint.ledger.passed(event)
+            plain.at = at
+            now = monotonic()
+            if now >= until or stopping():
+                return
+            few = QUICK_EVENTS if folds and now - looked < QUICK_SECONDS else 1
+            looked = now
+
+    def _is_out_of_turn(self, event: RawEvent) -> bool:
+        return self._stint.ledger.place(event) != "next" or unreadable(event) is not None
 
     def _is_closed(self, batch: Batch, event: RawEvent) -> bool:
         """Whether something waits in the event's lane, or may."""
         stint = self._stint
+        if self._by_stream and event.stream not in stint.lanes:
+            return False
         if not (stint.ledger.counts_all or stint.definition.handles(event.type)):
             return False
         return stint.lanes.get(batch.lane_of(event)) is not None or stint.is_held(event)
@@ -305,5 +318,12 @@ class Applier:
             stint.emit(Queued(*stint.names, lane, count))
 
 
-def _index(events: Sequence[RawEvent], event: RawEvent) -> int:
-    return next(i for i, candidate in enumerate(events) if candidate.position == event.position)
+@dataclass(slots=True)
+class _Plain:
+    """How far plain events have been applied."""
+
+    at: int
+
+
+def _index(events: Sequence[RawEvent], event: RawEvent, start: int = 0) -> int:
+    return next(i for i in range(start, len(events)) if events[i].position == event.position)

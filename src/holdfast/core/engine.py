@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from holdfast.core.caller import Caller, Function
@@ -49,6 +50,14 @@ class Unrepeatable(Exception):
     """An event failed that had been applied before, when it was done again for another's sake."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a run of events has ended: whether any had a handler, and the failure of the last."""
+
+    has_applied: bool
+    failed: EventFailed | None = None
+
+
 class Batch(Protocol):
     """Events being applied. Leaving its block without an error commits them."""
 
@@ -67,6 +76,12 @@ class Batch(Protocol):
 
 class FeedBatch(Batch, Protocol):
     """Events of a feed being applied, under its checkpoint."""
+
+    def run(self, events: Iterable[RawEvent]) -> Ran:
+        """Applies events in order, up to the first that fails.
+
+        The next one is taken when the one before it is applied.
+        """
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
         """Finishes, with the checkpoint moved on, where nothing else goes with the rows."""
@@ -98,6 +113,17 @@ class Engine(Protocol):
 
     def drop(self, streams: Iterable[str]) -> None:
         """Drops what is kept of streams that others may have changed."""
+
+
+def run_singly(apply: Callable[[RawEvent], bool], events: Iterable[RawEvent]) -> Ran:
+    """Runs events where each is applied by itself."""
+    has_applied = False
+    try:
+        for event in events:
+            has_applied |= apply(event)
+    except EventFailed as failed:
+        return Ran(has_applied, failed)
+    return Ran(has_applied)
 
 
 class Calls:

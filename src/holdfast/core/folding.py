@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any
 
 from holdfast.core.caller import Caller, Function
 from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
-from holdfast.core.engine import BatchRefused, Calls, EventFailed, StoreFailedAt
+from holdfast.core.engine import BatchRefused, Calls, EventFailed, Ran, StoreFailedAt
 from holdfast.core.event import Event, RawEvent
 from holdfast.core.intake import Intake
 from holdfast.core.ports import Advance, Checkpoint, RowChanges, Session, Work
@@ -29,11 +29,15 @@ class _CachedRow:
     `base`: the same as it is stored, which nobody else may have changed.
     """
 
+    key: Key
     row: Any | None
     position: int
     stored: bool
     base: int = 0
 
+
+Name = str | Key
+"""What rows are known by: the stream where that is the key, else the key."""
 
 _Decoded = tuple[Handler, Key, Event[Any]]
 
@@ -55,8 +59,8 @@ class TableEngine:
     ) -> None:
         self._session, self.table = session, table
         self.calls = Calls(definition, types, session, caller)
-        self.rows: dict[Key, _CachedRow] = {}
-        self.changed: dict[Key, _CachedRow] = {}
+        self.rows: dict[Name, _CachedRow] = {}
+        self.changed: dict[Name, _CachedRow] = {}
         projection = definition.instance
         assert isinstance(projection, TableProjection)
         self._key = projection.key
@@ -78,10 +82,12 @@ class TableEngine:
         batch = TableBatch(self, work, again=again, singly=singly)
         if self.by_stream:
             # The keys are known beforehand, so that no event lives longer than its turn.
-            handles = self.calls.definition.handles
-            self._load({(raw.stream,) for raw in events if handles(raw.type)})
+            handled = self._handled(events)
+            missing = {event.stream for event in handled} - self.rows.keys()
+            self._load({stream: (stream,) for stream in missing})
         else:
-            self._load(batch.decode(events))
+            missing_keys = batch.decode(events) - self.rows.keys()
+            self._load({key: key for key in missing_keys})
         yield batch
 
     def committed(self) -> Sequence[Function]:
@@ -98,7 +104,7 @@ class TableEngine:
 
     def drop(self, streams: Iterable[str]) -> None:
         for stream in streams:
-            self.rows.pop((stream,), None)
+            self.rows.pop(stream, None)
 
     @contextmanager
     def written(self, work: Work | None) -> Iterator[Work]:
@@ -120,20 +126,27 @@ class TableEngine:
             return work.advance(checkpoint, to)
 
     def _writes(self) -> RowChanges | None:
-        written = {key: c for key, c in self._in_order() if c.row is not None}
+        written = [cached for cached in self._in_order() if cached.row is not None]
         try:
             return self.changes(written) if written else None
         except ValueError as error:
             raise BatchRefused from error
 
     def _deletes(self) -> list[Key]:
-        return [key for key, c in self.changed.items() if c.row is None and c.stored]
+        return [c.key for c in self.changed.values() if c.row is None and c.stored]
 
-    def _in_order(self) -> Iterable[tuple[Key, _CachedRow]]:
+    def _in_order(self) -> Iterable[_CachedRow]:
         """The changed rows; those that other feeds may write too, in the order of all who do."""
+        changed = self.changed.values()
         if self.calls.definition.intake is None:
-            return self.changed.items()
-        return sorted(self.changed.items(), key=itemgetter(0))
+            return changed
+        return sorted(changed, key=attrgetter("key"))
+
+    def _handled(self, events: Sequence[RawEvent]) -> Iterable[RawEvent]:
+        definition = self.calls.definition
+        if definition.catch_all is not None:
+            return events
+        return (event for event in events if event.type in definition.handlers)
 
     def decode(self, event: RawEvent) -> _Decoded | None:
         """The handler, the row's key and the event; None if it belongs to no row."""
@@ -146,25 +159,25 @@ class TableEngine:
             return None
         return handler, self.table.check_key(key if isinstance(key, tuple) else (key,)), decoded
 
-    def _load(self, keys: set[Key]) -> None:
-        missing = [key for key in keys if key not in self.rows]
-        stored = self._session.load_rows(self.table, missing) if missing else {}
-        for key in missing:
+    def _load(self, missing: Mapping[Any, Key]) -> None:
+        """Loads rows, by what they are known by."""
+        stored = self._session.load_rows(self.table, [*missing.values()]) if missing else {}
+        for name, key in missing.items():
             if found := stored.get(key):
-                self.rows[key] = _CachedRow(self.table.row(found[0]), found[1], True, found[1])
+                self.rows[name] = _CachedRow(key, self.table.row(found[0]), found[1], True, found[1])
             else:
-                self.rows[key] = _CachedRow(None, 0, False)
+                self.rows[name] = _CachedRow(key, None, 0, False)
 
-    def changes(self, changed: Mapping[Key, _CachedRow]) -> RowChanges:
+    def changes(self, changed: Sequence[_CachedRow]) -> RowChanges:
         """Rows as they are written; raises ValueError if they can't be."""
-        columns = self.table.checked([cached.row for cached in changed.values()])
-        for key, own in zip(changed, self._keys_of(columns), strict=True):
-            if key != own:
+        columns = self.table.checked([cached.row for cached in changed])
+        for cached, own in zip(changed, self._keys_of(columns), strict=True):
+            if cached.key != own:
                 raise ValueError(
-                    f"a handler changed the key of row {key!r} of table {self.table.name!r}; "
-                    "return DELETE instead, and let key() choose the row"
+                    f"a handler changed the key of row {cached.key!r} of table "
+                    f"{self.table.name!r}; return DELETE instead, and let key() choose the row"
                 )
-        return RowChanges(columns, [cached.position for cached in changed.values()])
+        return RowChanges(columns, [cached.position for cached in changed])
 
     def _keys_of(self, columns: Sequence[Sequence[Any]]) -> Iterable[Key]:
         return zip(*(columns[i] for i in self.table.key_indexes), strict=True)
@@ -216,66 +229,97 @@ class TableBatch:
         return lane_text(item[1]) if isinstance(item, tuple) else unknown_lane(event.stream)
 
     def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
-        engine = self._engine
-        try:
-            if engine.by_stream:
-                handler = engine.calls.definition.handler_of(event.type)
-                if handler is None:
-                    return False
-                decoded = engine.calls.types.decode(event)
-                self._fold(instead or handler, (event.stream,), decoded)
-                return True
-            found = self._decoded[event.position]
-            if isinstance(found, Exception):
-                raise found
-            if found is None:
-                return False
-            handler, key, decoded = found
-            self._fold(instead or handler, key, decoded)
-        except (EventFailed, StoreFailedAt):
-            raise
-        except BaseException as error:
-            raise engine.calls.blamed(event, error) from error
-        return True
+        ran = self._run((event,), instead)
+        if ran.failed is not None:
+            raise ran.failed from ran.failed.error
+        return ran.has_applied
+
+    def run(self, events: Iterable[RawEvent]) -> Ran:
+        return self._run(events, None)
+
+    def _run(self, events: Iterable[RawEvent], instead: Function | None) -> Ran:
+        """Every event comes through this loop: what it needs is at hand."""
+        engine, table, calls = self._engine, self._table, self._engine.calls
+        rows, changed_rows, order_of = engine.rows, engine.changed, engine.order
+        handlers, decode = calls.definition.handlers, calls.types.decode
+        by_stream, is_limited, singly = engine.by_stream, calls.is_limited, self._singly
+        tells = engine.tells and not self._again
+        snapshot, settle = self._snapshot, table.settle if table.reshaped else None
+        has_applied = False
+        for raw in events:
+            try:
+                name: Name
+                if by_stream:
+                    handler = handlers.get(raw.type) or calls.definition.handler_of(raw.type)
+                    if handler is None:
+                        continue
+                    name, event = raw.stream, decode(raw)
+                else:
+                    found = self._found(raw)
+                    if found is None:
+                        continue
+                    handler, name, event = found
+                cached = rows[name]
+                order = raw.position if order_of is None else order_of(event, cached.base)
+                if order <= cached.position and tells and order:
+                    has_applied = True
+                    continue  # The row has seen this event: the checkpoint was wound back.
+                row = cached.row
+                if row is None:
+                    before, row = None, table.new_row(cached.key)
+                else:
+                    before = snapshot(row)
+                try:
+                    if is_limited:
+                        result = calls.call(raw.type, instead or handler, row, event)
+                    else:
+                        result = (instead or handler)(row, event)
+                        if result is not None:
+                            result = calls.settle(result)
+                    changed = row if result is None else self._given(result)
+                    if changed is not None:
+                        if settle is not None:
+                            settle(changed, before)
+                        if singly:
+                            engine.changes([_CachedRow(cached.key, changed, order, False)])
+                except BaseException:
+                    if before is not None:
+                        table.restore(row, before)
+                    raise
+                cached.row = changed
+                if order > cached.position:
+                    cached.position = order
+                changed_rows[name] = cached
+                has_applied = True
+            except BaseException as error:
+                return Ran(has_applied, self._failure(raw, error))
+        return Ran(has_applied)
+
+    def _failure(self, event: RawEvent, error: BaseException) -> EventFailed:
+        """How an event has failed; raises what is not its own failure."""
+        if isinstance(error, EventFailed):
+            return error
+        if isinstance(error, StoreFailedAt):
+            raise error
+        failed = self._engine.calls.blamed(event, error)
+        if failed is not error:
+            failed.__cause__ = error
+        if isinstance(failed, EventFailed):
+            return failed
+        raise failed
+
+    def _found(self, event: RawEvent) -> _Decoded | None:
+        """What was decoded ahead."""
+        found = self._decoded[event.position]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def finished(self) -> AbstractContextManager[Work]:
         return self._engine.written(self._work)
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
         return self._engine.advance(self._work, checkpoint, to)
-
-    def _fold(self, handler: Handler, key: Key, event: Event[Any]) -> None:
-        engine, table = self._engine, self._table
-        cached = engine.rows[key]
-        order = engine.order(event, cached.base) if engine.order else event.position
-        if order <= cached.position and engine.tells and order and not self._again:
-            return  # The row has seen this event: the checkpoint was wound back.
-        row = cached.row
-        if row is None:
-            before, row = None, table.new_row(key)
-        else:
-            before = self._snapshot(row)
-        try:
-            calls = engine.calls
-            if calls.is_limited:
-                result = calls.call(event.type, handler, row, event)
-            else:
-                result = handler(row, event)
-                if result is not None:
-                    result = calls.settle(result)
-            changed = row if result is None else self._given(result)
-            if changed is not None:
-                table.settle(changed, before)
-                if self._singly:
-                    engine.changes({key: _CachedRow(changed, order, False)})
-        except BaseException:
-            if before is not None:
-                table.restore(row, before)
-            raise
-        cached.row = changed
-        if order > cached.position:
-            cached.position = order
-        engine.changed[key] = cached
 
     def _given(self, result: Any) -> Any | None:
         """The row that a handler has returned, or None for its deletion."""

@@ -17,7 +17,15 @@ from contextlib import contextmanager, suppress
 from holdfast.core.caller import Caller, Function
 from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
-from holdfast.core.engine import BatchLost, Calls, EventFailed, StoreFailedAt, Unrepeatable
+from holdfast.core.engine import (
+    BatchLost,
+    Calls,
+    EventFailed,
+    Ran,
+    StoreFailedAt,
+    Unrepeatable,
+    run_singly,
+)
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.event_tx import EventTx, flushed
@@ -152,6 +160,9 @@ class HandlerBatch:
             self._care.passed()
         self._group.append((event, handler))
         return True
+
+    def run(self, events: Iterable[RawEvent]) -> Ran:
+        return run_singly(self.apply, events)
 
     @contextmanager
     def finished(self) -> Iterator[Work]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from holdfast.core.caller import Function
-from holdfast.core.engine import EventFailed
+from holdfast.core.engine import EventFailed, Ran, run_singly
 from holdfast.core.event import RawEvent
 from holdfast.core.handling import HandlerBatch, HandlerEngine
 from holdfast.core.ports import Advance, Checkpoint, Session, Work
@@ -81,6 +81,9 @@ class PublishingBatch:
             return False
         handler(event, self._publish)
         return True
+
+    def run(self, events: Iterable[RawEvent]) -> Ran:
+        return run_singly(self.apply, events)
 
     @contextmanager
     def finished(self) -> Iterator[Work]:

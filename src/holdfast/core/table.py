@@ -77,8 +77,11 @@ class TableSpec:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     key_indexes: tuple[int, ...]
-    reshaped: tuple[tuple[int, Column], ...]
-    """Columns whose values may change their shape when they are stored, with their indexes."""
+    reshaped: tuple[tuple[int, str, Callable[[Any], Any]], ...]
+    """Columns whose values may change their shape when they are stored: index, name and `settle`.
+
+    The key's are not among them: a handler leaves them alone.
+    """
     json_indexes: tuple[int, ...]
     take: Callable[[Any], tuple[Any, ...]]
     """A row's values in column order, as they are."""
@@ -101,13 +104,13 @@ class TableSpec:
         snapshot of it, when it had such values; what is the same still has.
         """
         try:
-            for index, column in self.reshaped:
-                value = getattr(row, column.name)
+            for index, name, settle in self.reshaped:
+                value = getattr(row, name)
                 if before is not None and value is before[index]:
                     continue
-                settled = column.settle(value)
+                settled = settle(value)
                 if settled is not value:
-                    object.__setattr__(row, column.name, settled)
+                    object.__setattr__(row, name, settled)
         except REFUSALS:
             raise self._wrong(row) from None
 
@@ -236,7 +239,11 @@ def table_of(
         columns,
         key,
         tuple(by_name[part] for part in key),
-        tuple((index, column) for index, column in enumerate(columns) if column.kind in RESHAPED),
+        tuple(
+            (index, column.name, column.settle)
+            for index, column in enumerate(columns)
+            if column.kind in RESHAPED and column.name not in key
+        ),
         tuple(index for index, column in enumerate(columns) if column.kind == "JSON"),
         _taker([column.name for column in columns]),
         guard,
