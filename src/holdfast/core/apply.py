@@ -7,8 +7,8 @@ behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import assert_never
 
@@ -45,6 +45,8 @@ class Applier:
         self._rulings: dict[int, Skip | Park] = {}
         self._known = 0
         """Events of the batch that have been here before."""
+        self._is_wary = False
+        """Whether one of the events that come is known to be to blame for something."""
         self._woken: set[str] = set()
         """Lanes whose heads had come too early, and may have their turn now."""
 
@@ -62,6 +64,23 @@ class Applier:
             size = 2 * (len(part) if applied == len(part) else max(applied, 1))
         return done
 
+    def apply_while_read(self, chunks: Iterable[Sequence[RawEvent]]) -> bool:
+        """Applies and commits events as they are read, while there is time.
+
+        Returns False if one of them is to blame for what can't be stored: then nothing is in, and
+        fewer of them show which. Raises Halted as `apply` does.
+        """
+        try:
+            self._commit(chunks, singly=False)
+        except (Unrepeatable, BatchRefused):
+            self._is_wary = True
+            return False
+        except Exception as error:
+            if not self._stint.session.refused(error):
+                raise
+            return False
+        return True
+
     def pass_to(self, position: int) -> None:
         """Moves the checkpoint on where the feed has numbers without events."""
         stint = self._stint
@@ -72,11 +91,12 @@ class Applier:
 
     def _apply(self, events: Sequence[RawEvent]) -> int:
         """One transaction, or as many as it takes to find the event that can't be stored."""
+        is_wary, self._is_wary = self._is_wary, False
         try:
             try:
-                return self._commit(events, singly=False)
+                return self._commit([events], singly=is_wary)
             except (Unrepeatable, BatchRefused):
-                return self._commit(events, singly=True)
+                return self._commit([events], singly=True)
         except BatchLost as lost:
             error = lost.error
             part = events[: _index(events, lost.event)]
@@ -92,49 +112,64 @@ class Applier:
         ruling = self._stint.rule(event, self._stint.lane_of(event), error)
         assert ruling is not None
         self._rulings[event.position] = ruling
-        return self._commit(events[:1], singly=False)
+        return self._commit([events[:1]], singly=False)
 
-    def _commit(self, events: Sequence[RawEvent], *, singly: bool) -> int:
+    def _commit(self, chunks: Iterable[Sequence[RawEvent]], *, singly: bool) -> int:
+        """One transaction, with as many events as there is time for; returns how many."""
         stint = self._stint
-        until = stint.clock.monotonic() + SLICE_SECONDS
-        entries: list[Entry] = []
-        halted: Halted | None = None
-        done = 0
+        made = _Made(until=stint.clock.monotonic() + SLICE_SECONDS)
         self._known, self._woken = 0, set()
         with (
             stint.transaction() as held,
-            stint.loaded(events),
-            stint.engine.batch(stint.checkpoint, events, held, again=False, singly=singly) as batch,
+            stint.engine.batch(stint.checkpoint, held, again=False, singly=singly) as batch,
         ):
-            while done < len(events):
-                done, failed = self._plain(batch, events, done, until)
-                if done == len(events) or (done and failed is None and self._is_over(until)):
+            for events in chunks:
+                stint.expect(events)
+                batch.expect(events)
+                if not self._take(batch, events, made):
                     break
-                try:
-                    entry = self._one(batch, events[done], failed)
-                except Halted as found:
-                    if done == 0:
-                        raise
-                    halted = found
-                    break
-                if entry is not None:
-                    if entry.status in OUTSTANDING:
-                        entry = replace(entry, event=stint.ledger.waits(entry.event))
-                    entries.append(entry)
-                    stint.lanes.add(entry)
-                done += 1
-                if self._is_over(until):
-                    break
-            advance = stint.advance(done - len(entries) - self._known, events[done - 1])
-            checkpoint = self._finish(batch, advance, entries)
+            if made.last is None:
+                return 0
+            advance = stint.advance(made.events - len(made.entries) - self._known, made.last)
+            checkpoint = self._finish(batch, advance, made.entries)
         stint.lanes.commit()
         if self._known:
             stint.emit(Duplicates(*stint.names, self._known))
-        self._settle(entries)
-        stint.committed(checkpoint, events[:done])
-        if halted is not None:
-            raise halted
-        return done
+        self._settle(made.entries)
+        stint.committed(checkpoint, made.recorded)
+        if made.halted is not None:
+            raise made.halted
+        return made.events
+
+    def _take(self, batch: FeedBatch, events: Sequence[RawEvent], made: _Made) -> bool:
+        """Applies events, in the transaction; returns whether more can be."""
+        stint, done = self._stint, 0
+        while done < len(events):
+            done, failed = self._plain(batch, events, done, made.until)
+            has_some = bool(done or made.events)
+            if done == len(events) or (has_some and failed is None and self._is_over(made.until)):
+                break
+            try:
+                entry = self._one(batch, events[done], failed)
+            except Halted as halted:
+                if not has_some:
+                    raise
+                made.halted = halted
+                break
+            if entry is not None:
+                if entry.status in OUTSTANDING:
+                    entry = replace(entry, event=stint.ledger.waits(entry.event))
+                made.entries.append(entry)
+                stint.lanes.add(entry)
+            done += 1
+            if self._is_over(made.until):
+                break
+        made.events += done
+        if done:
+            made.last = events[done - 1]
+        if stint.judge.has_records:
+            made.recorded += events[:done]
+        return done == len(events) and not (batch.is_full or self._is_over(made.until))
 
     def _finish(self, batch: FeedBatch, advance: Advance, entries: Sequence[Entry]) -> Checkpoint:
         """Writes all that goes with the events; returns the checkpoint behind them."""
@@ -316,6 +351,21 @@ class Applier:
                 stint.emit(Died(*stint.names, event.position, event.type, entry.lane))
         for lane, count in behind.items():
             stint.emit(Queued(*stint.names, lane, count))
+
+
+@dataclass(slots=True)
+class _Made:
+    """What has become of events in one transaction, so far.
+
+    `until`: when it ends. `recorded`: the events among which there are some that failed before.
+    """
+
+    until: float
+    events: int = 0
+    last: RawEvent | None = None
+    entries: list[Entry] = field(default_factory=list)
+    recorded: list[RawEvent] = field(default_factory=list)
+    halted: Halted | None = None
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.core.errors import ConfigError, PayloadError
-from holdfast.core.event import Event, RawEvent, check_type
+from holdfast.core.event import Event, RawEvent, StoredEvent, check_type
 from holdfast.core.losses import holds_anything, loss
 
 C = TypeVar("C", bound=type)
@@ -28,8 +28,6 @@ decode_json: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
 
 VERSION_KEY = "schema_version"
 """Where an event's metadata carries its payload's version; absent means 1."""
-
-_UNREAD: Any = object()
 
 NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 
@@ -157,19 +155,21 @@ class EventTypes:
 
     def decode(self, raw: RawEvent) -> Event[Any]:
         """Decodes an event's payload into its registered class, or into a dict."""
-        decode, data, metadata = self._direct.get(raw.type), _UNREAD, NO_METADATA
-        if decode is not None and raw.metadata == "{}":
-            try:
-                data = decode(raw.data)
-            except Exception:
-                data = _UNREAD  # What is wrong is said below.
-        if data is _UNREAD:
-            data, metadata = self._read(raw)
-        return Event(
+        decode = self._direct.get(raw.type)
+        metadata: Mapping[str, Any] = NO_METADATA
+        try:
+            if decode is None:
+                raise LookupError
+            data = decode(raw.data)
+            if raw.metadata != "{}":
+                metadata = decode_json(raw.metadata)
+        except Exception:
+            data, metadata = self._read(raw)  # It says what is wrong, if anything is.
+        return StoredEvent(
             raw.position,
             raw.stream,
             raw.version,
-            raw.id,
+            raw.id_text,  # type: ignore[arg-type]
             raw.type,
             data,
             metadata,

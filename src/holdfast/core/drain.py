@@ -219,12 +219,9 @@ class Drainer:
                     raise Revised("a person has dealt with the marked event")
             self._tried = part
             result = _Result(part)
-            with (
-                stint.loaded(part.events),
-                stint.engine.batch(
-                    stint.checkpoint, part.events, held, again=True, singly=singly
-                ) as batch,
-            ):
+            stint.expect(part.events)
+            with stint.engine.batch(stint.checkpoint, held, again=True, singly=singly) as batch:
+                batch.expect(part.events)
                 for item in part.due:
                     self._try(batch, item, result, refused)
                     late = stint.clock.monotonic() >= until

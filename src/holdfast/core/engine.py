@@ -77,6 +77,13 @@ class Batch(Protocol):
 class FeedBatch(Batch, Protocol):
     """Events of a feed being applied, under its checkpoint."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to commit, for the sake of memory."""
+
+    def expect(self, events: Sequence[RawEvent]) -> None:
+        """These come next, and only these are applied before it is called again."""
+
     def run(self, events: Iterable[RawEvent]) -> Ran:
         """Applies events in order, up to the first that fails.
 
@@ -93,7 +100,6 @@ class Engine(Protocol):
     def batch(
         self,
         checkpoint: Checkpoint | None,
-        events: Sequence[RawEvent],
         work: Work | None,
         *,
         again: bool,

@@ -36,6 +36,29 @@ class Event(msgspec.Struct, Generic[T], frozen=True, gc=False):
     recorded_at: datetime
 
 
+_id_of = vars(Event)["id"].__get__
+
+
+class StoredEvent(Event[T], frozen=True, gc=False):
+    """An event as it is read: its id is made from text when somebody asks for it, as few do."""
+
+    @property  # type: ignore[misc]
+    def id(self) -> UUID:
+        known: UUID | str = _id_of(self)
+        return known if isinstance(known, UUID) else _uuid(f'"{known}"')
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Event):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__)
+
+    def __repr__(self) -> str:
+        values = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__)
+        return f"Event({', '.join(values)})"
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class RawEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stored event whose payload is not decoded yet: `data` and `metadata` are JSON text.
 

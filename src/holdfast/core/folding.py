@@ -21,12 +21,16 @@ from holdfast.core.table import Key, TableSpec, lane_text
 
 MAX_CACHED_ROWS = 50_000
 
+MAX_CHANGED_ROWS = 50_000
+"""So many changed rows are written, though there be time for more events."""
+
 
 @dataclass(slots=True)
 class _CachedRow:
     """`row` None: the table has no such row. `position`: the last event it has seen, by order.
 
-    `base`: the same as it is stored, which nobody else may have changed.
+    `base`: the same as it is stored, which nobody else may have changed. `is_changed`: it is to be
+    written.
     """
 
     key: Key
@@ -34,6 +38,7 @@ class _CachedRow:
     position: int
     stored: bool
     base: int = 0
+    is_changed: bool = False
 
 
 Name = str | Key
@@ -60,7 +65,7 @@ class TableEngine:
         self._session, self.table = session, table
         self.calls = Calls(definition, types, session, caller)
         self.rows: dict[Name, _CachedRow] = {}
-        self.changed: dict[Name, _CachedRow] = {}
+        self.changed: list[_CachedRow] = []
         projection = definition.instance
         assert isinstance(projection, TableProjection)
         self._key = projection.key
@@ -73,26 +78,17 @@ class TableEngine:
     def batch(
         self,
         _: Checkpoint | None,
-        events: Sequence[RawEvent],
         work: Work | None,
         *,
         again: bool,
         singly: bool,
     ) -> Iterator[TableBatch]:
-        batch = TableBatch(self, work, again=again, singly=singly)
-        if self.by_stream:
-            # The keys are known beforehand, so that no event lives longer than its turn.
-            handled = self._handled(events)
-            missing = {event.stream for event in handled} - self.rows.keys()
-            self._load({stream: (stream,) for stream in missing})
-        else:
-            missing_keys = batch.decode(events) - self.rows.keys()
-            self._load({key: key for key in missing_keys})
-        yield batch
+        yield TableBatch(self, work, again=again, singly=singly)
 
     def committed(self) -> Sequence[Function]:
-        for cached in self.changed.values():
+        for cached in self.changed:
             cached.stored, cached.base = cached.row is not None, cached.position
+            cached.is_changed = False
         self.changed.clear()
         while len(self.rows) > MAX_CACHED_ROWS:
             self.rows.pop(next(iter(self.rows)))
@@ -126,27 +122,30 @@ class TableEngine:
             return work.advance(checkpoint, to)
 
     def _writes(self) -> RowChanges | None:
-        written = [cached for cached in self._in_order() if cached.row is not None]
+        """The changed rows in the order of their keys.
+
+        Neighbours in the table are quicker to write together, and feeds that write the same rows
+        don't wait for each other in a circle.
+        """
+        written = [cached for cached in self.changed if cached.row is not None]
         try:
-            return self.changes(written) if written else None
+            return self.changes(sorted(written, key=_key_of)) if written else None
         except ValueError as error:
             raise BatchRefused from error
 
     def _deletes(self) -> list[Key]:
-        return [c.key for c in self.changed.values() if c.row is None and c.stored]
+        return [c.key for c in self.changed if c.row is None and c.stored]
 
-    def _in_order(self) -> Iterable[_CachedRow]:
-        """The changed rows; those that other feeds may write too, in the order of all who do."""
-        changed = self.changed.values()
-        if self.calls.definition.intake is None:
-            return changed
-        return sorted(changed, key=attrgetter("key"))
-
-    def _handled(self, events: Sequence[RawEvent]) -> Iterable[RawEvent]:
-        definition = self.calls.definition
-        if definition.catch_all is not None:
-            return events
-        return (event for event in events if event.type in definition.handlers)
+    def load(self, missing: Mapping[Any, Key]) -> None:
+        """Loads rows, by what they are known by."""
+        stored = self._session.load_rows(self.table, [*missing.values()]) if missing else {}
+        for name, key in missing.items():
+            if found := stored.get(key):
+                self.rows[name] = _CachedRow(
+                    key, self.table.row(found[0]), found[1], True, found[1]
+                )
+            else:
+                self.rows[name] = _CachedRow(key, None, 0, False)
 
     def decode(self, event: RawEvent) -> _Decoded | None:
         """The handler, the row's key and the event; None if it belongs to no row."""
@@ -159,15 +158,6 @@ class TableEngine:
             return None
         return handler, self.table.check_key(key if isinstance(key, tuple) else (key,)), decoded
 
-    def _load(self, missing: Mapping[Any, Key]) -> None:
-        """Loads rows, by what they are known by."""
-        stored = self._session.load_rows(self.table, [*missing.values()]) if missing else {}
-        for name, key in missing.items():
-            if found := stored.get(key):
-                self.rows[name] = _CachedRow(key, self.table.row(found[0]), found[1], True, found[1])
-            else:
-                self.rows[name] = _CachedRow(key, None, 0, False)
-
     def changes(self, changed: Sequence[_CachedRow]) -> RowChanges:
         """Rows as they are written; raises ValueError if they can't be."""
         columns = self.table.checked([cached.row for cached in changed])
@@ -179,8 +169,15 @@ class TableEngine:
                 )
         return RowChanges(columns, [cached.position for cached in changed])
 
+    def check(self, key: Key, row: Any) -> None:
+        """Raises ValueError if a row can't be written."""
+        self.changes([_CachedRow(key, row, 0, False)])
+
     def _keys_of(self, columns: Sequence[Sequence[Any]]) -> Iterable[Key]:
         return zip(*(columns[i] for i in self.table.key_indexes), strict=True)
+
+
+_key_of = attrgetter("key")
 
 
 def _order(intake: Intake | None) -> Callable[[Event[Any], int], int] | None:
@@ -203,12 +200,27 @@ class TableBatch:
     ) -> None:
         self._engine, self._table, self._work = engine, engine.table, work
         self._again, self._singly = again, singly
-        self._snapshot = self._table.snapshot if self._table.json_indexes else self._table.take
+        self._expected: Sequence[RawEvent] = ()
         self._decoded: dict[int, _Decoded | EventFailed | StoreFailedAt | Exception | None] = {}
 
-    def decode(self, events: Sequence[RawEvent]) -> set[Key]:
+    def expect(self, events: Sequence[RawEvent]) -> None:
+        self._expected = events
+        if not self._engine.by_stream:
+            keys, rows = self._decode(events), self._engine.rows
+            self._engine.load({key: key for key in keys if key not in rows})
+
+    def _loaded(self, stream: str) -> _CachedRow:
+        """A stream's row, loaded with those of all events that are expected."""
+        definition, rows = self._engine.calls.definition, self._engine.rows
+        handlers, takes_all = definition.handlers, definition.catch_all is not None
+        streams = {e.stream for e in self._expected if takes_all or e.type in handlers}
+        self._engine.load({stream: (stream,) for stream in streams if stream not in rows})
+        return rows[stream]
+
+    def _decode(self, events: Sequence[RawEvent]) -> set[Key]:
         """Decodes events ahead, for their rows' keys. What fails is raised in its turn."""
         keys: set[Key] = set()
+        self._decoded.clear()
         for event in events:
             try:
                 item = self._engine.decode(event)
@@ -244,22 +256,24 @@ class TableBatch:
         handlers, decode = calls.definition.handlers, calls.types.decode
         by_stream, is_limited, singly = engine.by_stream, calls.is_limited, self._singly
         tells = engine.tells and not self._again
-        snapshot, settle = self._snapshot, table.settle if table.reshaped else None
+        snapshot = table.snapshot if table.json_indexes else table.take
+        settle = table.settle
         has_applied = False
         for raw in events:
             try:
-                name: Name
                 if by_stream:
                     handler = handlers.get(raw.type) or calls.definition.handler_of(raw.type)
                     if handler is None:
                         continue
-                    name, event = raw.stream, decode(raw)
+                    event = decode(raw)
+                    if (cached := rows.get(raw.stream)) is None:
+                        cached = self._loaded(raw.stream)
                 else:
                     found = self._found(raw)
                     if found is None:
                         continue
-                    handler, name, event = found
-                cached = rows[name]
+                    handler, key, event = found
+                    cached = rows[key]
                 order = raw.position if order_of is None else order_of(event, cached.base)
                 if order <= cached.position and tells and order:
                     has_applied = True
@@ -278,10 +292,9 @@ class TableBatch:
                             result = calls.settle(result)
                     changed = row if result is None else self._given(result)
                     if changed is not None:
-                        if settle is not None:
-                            settle(changed, before)
+                        settle(changed, before)
                         if singly:
-                            engine.changes([_CachedRow(cached.key, changed, order, False)])
+                            engine.check(cached.key, changed)
                 except BaseException:
                     if before is not None:
                         table.restore(row, before)
@@ -289,7 +302,9 @@ class TableBatch:
                 cached.row = changed
                 if order > cached.position:
                     cached.position = order
-                changed_rows[name] = cached
+                if not cached.is_changed:
+                    cached.is_changed = True
+                    changed_rows.append(cached)
                 has_applied = True
             except BaseException as error:
                 return Ran(has_applied, self._failure(raw, error))
@@ -314,6 +329,10 @@ class TableBatch:
         if isinstance(found, Exception):
             raise found
         return found
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._engine.changed) >= MAX_CHANGED_ROWS
 
     def finished(self) -> AbstractContextManager[Work]:
         return self._engine.written(self._work)

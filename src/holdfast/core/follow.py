@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from threading import Event as Flag
 
 from holdfast.core.apply import Applier
@@ -13,7 +13,7 @@ from holdfast.core.errors import Fenced, HoldfastError, StoreUnavailable
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Lease, Revised, Session, Source
 from holdfast.core.queue import UNKNOWN
-from holdfast.core.reading import Read, Reader
+from holdfast.core.reading import Reader, Reading
 from holdfast.core.set_apply import SET_EVENTS, SetApplier
 from holdfast.core.set_engine import SetEngine
 from holdfast.core.sets import Extents
@@ -33,6 +33,14 @@ class LetGo(Exception):
     """Another process has asked for the shard, and has fewer."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Where a batch has ended. `at_head`: the feed has no more; `held`: more is not settled."""
+
+    at_head: bool
+    held: bool
+
+
 class Follower:
     """Follows a feed for one projection, while its lease is held."""
 
@@ -50,7 +58,12 @@ class Follower:
         self._stint, self._source, self._lease = stint, source, lease
         self._suspicion, self._still_ours, self._progressed = suspicion, still_ours, progressed
         self._stop = stop
-        self._reader = Reader(source, stop.is_set, folds=stint.definition.table is not None)
+        self._reader = Reader(
+            source,
+            stop.is_set,
+            folds=stint.definition.table is not None,
+            is_careful=suspicion.is_careful,
+        )
         self._applier, self._drainer = Applier(stint), Drainer(stint)
         self._sets: SetApplier | None = None
         if isinstance(stint.engine, SetEngine):
@@ -146,16 +159,32 @@ class Follower:
                 if not drained or self._stop.is_set():
                     break
 
-    def _apply_read(self) -> Read:
+    def _apply_read(self) -> Ended:
         """Reads what comes next, and applies it."""
-        stint = self._stint
-        read = self._reader.read(stint.checkpoint.position)
-        if read.events:
-            self._apply(read.events)
-        elif read.through > stint.checkpoint.position:
-            self._applier.pass_to(read.through)
-            stint.emit(Committed(*stint.names, read.through, 0, 0.0))
-        return replace(read, events=[])  # They are done with: the next batch needs their room.
+        stint, before = self._stint, self._stint.checkpoint.position
+        folds = stint.definition.table is not None
+        keeps = not folds or self._reader.is_narrow or self._suspicion.has_any
+        reading = self._reader.read(before, keeps=keeps)
+        if keeps:
+            events = [event for chunk in reading for event in chunk]
+            if events:
+                self._apply(events)
+        else:
+            self._apply_while_read(reading)
+        if reading.last == before < reading.through:
+            self._applier.pass_to(reading.through)
+            stint.emit(Committed(*stint.names, reading.through, 0, 0.0))
+        # Where there was no time for all of it, the rest is to be read again.
+        is_done = stint.checkpoint.position >= reading.last
+        return Ended(at_head=reading.at_head and is_done, held=reading.held)
+
+    def _apply_while_read(self, reading: Reading) -> None:
+        """Events are folded as they come, and nothing is kept of them but their rows."""
+        before = self._stint.checkpoint.position
+        with self._told(), solitude.shared():
+            if not self._applier.apply_while_read(reading):
+                self._reader.narrow()
+        self._suspicion.passed(self._stint.checkpoint.position - before)
 
     def _goes_by_sets(self) -> bool:
         """Whether nothing is known of any event that comes."""
@@ -169,7 +198,7 @@ class Follower:
             or any(position > stint.checkpoint.position for position in stint.lanes.resolved)
         )
 
-    def _apply_set(self, sets: SetApplier) -> Read:
+    def _apply_set(self, sets: SetApplier) -> Ended:
         """Lets the database apply what comes next."""
         extent = self._extent(self._stint.checkpoint.position, SET_EVENTS)
         try:
@@ -180,7 +209,7 @@ class Follower:
                 self._suspicion.set_lost_after = self._stint.checkpoint.position
             raise
         at_head = extent.held or extent.events < SET_EVENTS
-        return Read([], at_head=at_head, held=extent.held)
+        return Ended(at_head=at_head, held=extent.held)
 
     def _apply(self, events: Sequence[RawEvent]) -> None:
         with self._told():
@@ -194,7 +223,7 @@ class Follower:
                 else:
                     with solitude.shared():
                         self._applier.apply(part)
-            self._suspicion.passed()
+            self._suspicion.passed(len(events))
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -196,8 +196,9 @@ class Hand:
                 events = [item.event for claim in todo for item in claim.items]
                 with (
                     trier.session.working(),
-                    trier.engine.batch(None, events, work, again=True, singly=False) as batch,
+                    trier.engine.batch(None, work, again=True, singly=False) as batch,
                 ):
+                    batch.expect(events)
                     for claim in todo:
                         late = (
                             outcome.gone

@@ -58,7 +58,6 @@ class HandlerEngine:
     def batch(
         self,
         checkpoint: Checkpoint | None,
-        _: Sequence[RawEvent],
         work: Work | None,
         *,
         again: bool,  # noqa: ARG002
@@ -160,6 +159,10 @@ class HandlerBatch:
             self._care.passed()
         self._group.append((event, handler))
         return True
+
+    is_full = False
+
+    def expect(self, events: Sequence[RawEvent]) -> None: ...
 
     def run(self, events: Iterable[RawEvent]) -> Ran:
         return run_singly(self.apply, events)

@@ -117,7 +117,7 @@ class Versions:
         self._waiting: dict[str, tuple[float, int]] = {}
 
     def load(self, events: Iterable[RawEvent]) -> Collection[str]:
-        missing = {event.stream for event in events} - self._known.keys()
+        missing = {event.stream for event in events if event.stream not in self._known}
         if missing:
             found = self._session.read_versions(self._checkpoint, sorted(missing))
             for stream in missing:

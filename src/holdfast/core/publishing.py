@@ -27,7 +27,6 @@ class PublishingEngine:
     def batch(
         self,
         checkpoint: Checkpoint | None,
-        events: Sequence[RawEvent],
         work: Work | None,
         *,
         again: bool,
@@ -41,7 +40,7 @@ class PublishingEngine:
             publish = publishing.enter_context(self._publisher.batch())
 
             def begin() -> HandlerBatch:
-                inner = self._handlers.batch(checkpoint, events, work, again=again, singly=True)
+                inner = self._handlers.batch(checkpoint, work, again=again, singly=True)
                 return stack.enter_context(inner)
 
             yield PublishingBatch(self._handlers, publish, publishing.close, begin)
@@ -81,6 +80,10 @@ class PublishingBatch:
             return False
         handler(event, self._publish)
         return True
+
+    is_full = False
+
+    def expect(self, events: Sequence[RawEvent]) -> None: ...
 
     def run(self, events: Iterable[RawEvent]) -> Ran:
         return run_singly(self.apply, events)

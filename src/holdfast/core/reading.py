@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Source
@@ -14,32 +15,25 @@ CHUNK_EVENTS = 2_000
 BATCH_EVENTS = 10_000
 """Events per transaction while catching up; when live, what is there."""
 
-FOLD_FACTOR = 5
+FOLD_FACTOR = 20
 """So many times as many, where they are folded: it costs more to write a row than to fold an event
 into it, and nothing is locked meanwhile."""
+
+CAREFUL_EVENTS = 10_000
+"""No more than so many where the last process has died: if this one does, too, those that come are
+tried one by one."""
 
 BATCH_SECONDS = 2.0
 """A batch that takes longer makes the next one smaller."""
 
 BATCH_BYTES = 16 * 2**20
-"""Payload bytes that a batch gathers before it is applied."""
+"""Payload bytes that a batch gathers, where all of it is read before it is applied."""
 
 
 FIRST_GUESS_BYTES = 16_384.0
 """How large an event is taken to be before one was read."""
 
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Events to apply together. `at_head`: the feed has no more; `held`: more is not settled.
-
-    `through`: nothing more will come up to this position.
-    """
-
-    events: list[RawEvent]
-    at_head: bool
-    held: bool
-    through: int = 0
+_data = attrgetter("data")
 
 
 def most_events(*, folds: bool) -> int:
@@ -50,30 +44,36 @@ def most_events(*, folds: bool) -> int:
 class Reader:
     """Reads batches from a feed."""
 
-    def __init__(self, source: Source, stopping: Callable[[], bool], *, folds: bool) -> None:
+    def __init__(
+        self,
+        source: Source,
+        stopping: Callable[[], bool],
+        *,
+        folds: bool,
+        is_careful: Callable[[], bool] = lambda: False,
+    ) -> None:
         """`folds`: what is read is folded in memory before anything is written."""
-        self._source, self._stopping = source, stopping
+        self.source, self.stopping, self._is_careful = source, stopping, is_careful
         self._most_events = self._batch_events = most_events(folds=folds)
         self._mean_event_bytes = FIRST_GUESS_BYTES
 
-    def read(self, after: int) -> Read:
-        """The next batch."""
-        events: list[RawEvent] = []
-        size, through = 0, after
-        while len(events) < self._batch_events and size < BATCH_BYTES and not self._stopping():
-            limit = self._chunk_limit()
-            chunk = self._source.read(through, limit)
-            events.extend(chunk.events)
-            through = max(chunk.events[-1].position if chunk.events else through, chunk.through)
-            chunk_bytes = sum(len(event.data) for event in chunk.events)
-            size += chunk_bytes
-            if chunk.events:
-                self._mean_event_bytes = chunk_bytes / len(chunk.events)
-            if chunk.held or (len(chunk.events) < limit and not chunk.more):
-                return Read(events, at_head=True, held=chunk.held, through=through)
-            if not chunk.events:
-                break  # It takes long to find some.
-        return Read(events, at_head=False, held=False, through=through)
+    def read(self, after: int, *, keeps: bool) -> Reading:
+        """The next batch, of which nothing is read yet. `keeps`: all of it is kept in memory."""
+        return Reading(self, after, BATCH_BYTES if keeps else math.inf)
+
+    @property
+    def batch_events(self) -> int:
+        """How many events the next batch may have."""
+        return min(self._batch_events, CAREFUL_EVENTS) if self._is_careful() else self._batch_events
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether batches are as small as they get."""
+        return self._batch_events <= CHUNK_EVENTS
+
+    def narrow(self) -> None:
+        """The next batches are small, and grow again."""
+        self._batch_events = CHUNK_EVENTS
 
     def took(self, events: int, seconds: float) -> None:
         """How long a batch has taken; those that come are smaller if that was long."""
@@ -82,7 +82,48 @@ class Reader:
         elif seconds < BATCH_SECONDS / 4 and events >= self._batch_events:
             self._batch_events = min(2 * self._batch_events, self._most_events)
 
-    def _chunk_limit(self) -> int:
+    def chunk_limit(self) -> int:
         """Fewer events at a time when they are large."""
         fitting = int(BATCH_BYTES / 4 / max(self._mean_event_bytes, 1.0))
         return max(1, min(CHUNK_EVENTS, fitting))
+
+    def size_bytes(self, events: Sequence[RawEvent]) -> int:
+        """The size of a chunk's payloads, from which the next chunk's limit follows."""
+        size = sum(map(len, map(_data, events)))
+        if events:
+            self._mean_event_bytes = size / len(events)
+        return size
+
+
+class Reading:
+    """One batch, read chunk by chunk while it is applied: what is done with makes room at once.
+
+    How far it goes is known when it has been gone through. `at_head`: the feed has no more; `held`:
+    more is not settled. `through`: nothing more will come up to this position.
+    """
+
+    def __init__(self, reader: Reader, after: int, most_bytes: float) -> None:
+        self._reader, self._most_bytes = reader, most_bytes
+        self.through = self.last = after
+        """`last`: the position of the last event."""
+        self.at_head = self.held = False
+
+    def __iter__(self) -> Iterator[Sequence[RawEvent]]:
+        reader, count, size = self._reader, 0, 0
+        most = reader.batch_events
+        while count < most and size < self._most_bytes and not reader.stopping():
+            limit = reader.chunk_limit()
+            chunk = reader.source.read(self.through, limit)
+            events = chunk.events
+            self.held = chunk.held
+            self.at_head = chunk.held or (len(events) < limit and not chunk.more)
+            self.through = max(self.through, chunk.through)
+            if not events:
+                return  # There is no more, or it takes long to find some.
+            self.last = events[-1].position
+            self.through = max(self.through, self.last)
+            count += len(events)
+            size += reader.size_bytes(events)
+            yield events
+            if self.at_head:
+                return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 from holdfast.core.caller import Caller
 from holdfast.core.codec import EventTypes
@@ -114,14 +114,13 @@ class Stint(Trier):
             raise
         self._in_vain = 0
 
-    def loaded(self, events: Iterable[RawEvent]) -> AbstractContextManager[None]:
+    def expect(self, events: Iterable[RawEvent]) -> None:
         """Looks up what is needed to place events, before their rows are.
 
         So no row is older than the version of its stream: one that others have moved on since is
         not next any more.
         """
         self.engine.drop(self.ledger.load(events))
-        return nullcontext()
 
     def advance(self, applied: int, last: RawEvent | None) -> Advance:
         """The checkpoint's next value; without `last` it stays where it is."""

@@ -94,6 +94,8 @@ class Suspicion:
         self.marked: int | None = None
         """The position of an event that processes have died at. It comes before all others."""
         self._deaths = 0
+        self._careful_for = 0
+        """So many events more come in small batches: the last process has died at one of them."""
         self.set_lost_after: int | None = None
         """After which position a stretch was lost with the connection: one of its events may be to
         blame, and that shows only when they come by themselves."""
@@ -103,14 +105,21 @@ class Suspicion:
         """Whether each event is tried alone, and marked before."""
         return self.alone_for > 0
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there is anything against an event that comes."""
+        return self.goes_singly or self.suspect is not None
+
     def begin(self, checkpoint: Checkpoint, *, folds: bool) -> None:
         """Draws conclusions from how the last leader has ended."""
         position = checkpoint.mark_position
         if position is not None and checkpoint.mark_attempts >= MARKED_DEATHS:
             self.blamed[position] = ProcessDied(checkpoint.mark_attempts)
         self.marked, self._deaths = position, checkpoint.mark_attempts
+        most = reading.most_events(folds=folds)
         if position is not None or checkpoint.unclean_ends >= UNCLEAN_ENDS:
-            self.alone_for = reading.most_events(folds=folds)
+            self.alone_for = min(most, reading.CAREFUL_EVENTS)
+        self._careful_for = most if checkpoint.unclean_ends else 0
 
     def parts(self, events: Sequence[RawEvent]) -> list[Sequence[RawEvent]]:
         """What to commit before what: a suspect is set apart."""
@@ -135,13 +144,18 @@ class Suspicion:
         """One event of the feed is done with."""
         self.alone_for = max(0, self.alone_for - 1)
 
-    def passed(self) -> None:
-        """A batch is in."""
+    def is_careful(self) -> bool:
+        """Whether batches are small: if the process dies, fewer events can be to blame."""
+        return self._careful_for > 0
+
+    def passed(self, events: int) -> None:
+        """A batch of so many events is in."""
         self.suspect, self._strikes = None, 0
+        self._careful_for = max(0, self._careful_for - events)
 
     def at_head(self) -> None:
         """There is nothing left that could kill the process."""
-        self.alone_for = 0
+        self.alone_for = self._careful_for = 0
 
     def strike(self, failed: StoreFailedAt) -> None:
         """The store failed inside a handler. Once is the store; again and again is the event."""

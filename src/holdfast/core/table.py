@@ -9,7 +9,6 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -103,16 +102,18 @@ class TableSpec:
         So what a handler finds in a row does not depend on where a batch has ended. `before`: a
         snapshot of it, when it had such values; what is the same still has.
         """
-        try:
-            for index, name, settle in self.reshaped:
-                value = getattr(row, name)
-                if before is not None and value is before[index]:
-                    continue
-                settled = settle(value)
+        if not self.reshaped:
+            return
+        values = self.take(row)
+        for index, name, settle in self.reshaped:
+            value = values[index]
+            if before is None or value is not before[index]:
+                try:
+                    settled = settle(value)
+                except REFUSALS:
+                    raise self._wrong(row) from None
                 if settled is not value:
                     object.__setattr__(row, name, settled)
-        except REFUSALS:
-            raise self._wrong(row) from None
 
     def key_of(self, row: Any) -> Key:
         return tuple(getattr(row, name) for name in self.key)
@@ -316,8 +317,14 @@ def _column(where: str, field: dataclasses.Field[Any], annotation: Any) -> Colum
 
 
 def _taker(names: typing.Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    get = attrgetter(*names)
-    return get if len(names) > 1 else lambda row: (get(row),)
+    """A function that is made of the attributes' names, as a dataclass makes its own.
+
+    The interpreter remembers where it has found an attribute, which `attrgetter` does not.
+    """
+    take: Callable[[Any], tuple[Any, ...]] = eval(
+        f"lambda row: ({''.join(f'row.{name}, ' for name in names)})", {}
+    )
+    return take
 
 
 def _as_key(column: Column) -> Column:
