@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Protocol
 
 from bench.case import Case, Database, Sample, WrongResult
 from bench.connection import connect, is_sqlite
 from bench.workload import CHECK_SUMS_SQL, CheckSums, expected
-from holdfast.core.reading import most_events
+from holdfast.core import reading
 
 POSTGRES_TABLE = """
 CREATE TABLE account_balance (
@@ -30,8 +30,21 @@ CREATE TABLE account_balance (
 """
 
 
-FLUSH_EVENTS = most_events(folds=True)
-"""As many events a TableProjection folds before it writes."""
+FLUSH_EVENTS = 50_000
+"""Where a TableProjection is compared with SQL, or with itself, it folds so many before it writes.
+
+By itself it folds as many as it has time for, which depends on the machine.
+"""
+
+
+@contextmanager
+def flushing(factor: int) -> Iterator[None]:
+    """A TableProjection folds at most so many times 10,000 events before it writes."""
+    before, reading.FOLD_FACTOR = reading.FOLD_FACTOR, factor
+    try:
+        yield
+    finally:
+        reading.FOLD_FACTOR = before
 
 
 class Run(Protocol):

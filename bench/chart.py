@@ -15,6 +15,7 @@ PANELS = {"catch-up/postgres": "PostgreSQL", "catch-up/sqlite": "SQLite"}
 NAMES = {
     "table": "holdfast, TableProjection",
     "table-10k": "holdfast, TableProjection, 10,000 per flush",
+    "table-50k": "holdfast, TableProjection, 50,000 per flush",
     "shards": "holdfast, TableProjection in two shards",
     "shards-10k": "holdfast, the same, 10,000 per flush",
     "sql": "holdfast, SqlProjection",
@@ -23,8 +24,7 @@ NAMES = {
     "hand-written": "hand-written loop, 500 per transaction",
     "hand-written-pipeline": "hand-written loop, pipelined",
     "set-based": "set-based SQL, 10,000 per statement",
-    "set-based-same-flush": "set-based SQL, as TableProjection flushes",
-    "set-based-same-range": "set-based SQL, with SqlProjection's range",
+    "set-based-50k": "set-based SQL, 50,000 per statement",
 }
 OTHERS = ("hand-written", "set-based", "eventsource-py", "eventsourcing")
 """How the names of contestants begin that are not holdfast."""

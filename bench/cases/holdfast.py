@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Literal
 
 from bench import journal
 from bench.case import Case, Database, Sample, Scale, Stopwatch
-from bench.catch_up import case, table
+from bench.catch_up import case, flushing, table
 from bench.connection import is_sqlite, native
 from holdfast import App, Event, Projection, SqlProjection, TableProjection, Tx, on
-from holdfast.core import reading
 from holdfast.core.worker import ForeignSource
 
 Delivery = Literal["log", "outbox"]
@@ -51,7 +50,8 @@ def cases(scale: Scale) -> list[Case]:
     load = journal.load
     return [
         case("table", Database.POSTGRES, events=many, load=load, run=catch_up_table),
-        case("table-10k", Database.POSTGRES, events=many, load=load, run=catch_up_small_flushes),
+        case("table-10k", Database.POSTGRES, events=many, load=load, run=catch_up_10k),
+        case("table-50k", Database.POSTGRES, events=many, load=load, run=catch_up_50k),
         case("table", Database.SQLITE, events=many, load=load, run=catch_up_table),
         case("sql", Database.POSTGRES, events=many, load=load, run=catch_up_sql),
         case("sql", Database.SQLITE, events=many, load=load, run=catch_up_sql),
@@ -100,10 +100,15 @@ def catch_up_table(url: str, *, events: int) -> Sample:
     return catch_up(table_app(url), events)
 
 
-def catch_up_small_flushes(url: str, *, events: int) -> Sample:
+def catch_up_10k(url: str, *, events: int) -> Sample:
     """It writes as often as the set-based SQL that it is compared with."""
-    reading.FOLD_FACTOR = 1
-    return catch_up_table(url, events=events)
+    with flushing(1):
+        return catch_up_table(url, events=events)
+
+
+def catch_up_50k(url: str, *, events: int) -> Sample:
+    with flushing(5):
+        return catch_up_table(url, events=events)
 
 
 def catch_up_handlers(url: str, *, events: int) -> Sample:

@@ -17,7 +17,7 @@ from bench import journal, waves
 from bench.append import PAYLOAD
 from bench.case import Case, Database, Sample, Scale, Stopwatch, WrongResult
 from bench.cases.holdfast import FundsCredited, table_app
-from bench.catch_up import FLUSH_EVENTS
+from bench.catch_up import FLUSH_EVENTS, flushing
 from bench.commits import Commits
 from bench.connection import connect, is_sqlite, native
 from bench.workload import AccountEvent
@@ -77,7 +77,8 @@ def run_batches(url: str) -> Sample:
     with closing(table_app(url)) as app:
         commits.listen_to(app)
         watch = Stopwatch()
-        app.catch_up()
+        with flushing(5):
+            app.catch_up()
         sample = watch.sample(0)
     first, last = commits.moments[0], commits.moments[-1]
     return Sample(

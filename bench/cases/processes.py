@@ -11,7 +11,6 @@ from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.cases.holdfast import add_table
 from bench.together import together
 from holdfast import App
-from holdfast.core import reading
 
 PROCESSES = 2
 PROJECTIONS = 4
@@ -99,5 +98,5 @@ def work_shard(url: str, number: int, begin: Callable[[], object]) -> Sample:
 
 
 def work_small_shard(url: str, number: int, begin: Callable[[], object]) -> Sample:
-    reading.FOLD_FACTOR = 1
-    return work_shard(url, number, begin)
+    with catch_up.flushing(1):
+        return work_shard(url, number, begin)

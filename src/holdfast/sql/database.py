@@ -114,6 +114,9 @@ class Database(Protocol):
     dialect: str
     """The folder of its queries and migrations."""
 
+    table_options: str
+    """What follows the columns where a row type's table is made."""
+
     bell: Bell
     """Rings when the journal may have grown."""
 

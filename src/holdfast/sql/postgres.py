@@ -63,6 +63,7 @@ class PostgresDatabase:
     """A PostgreSQL database."""
 
     dialect = "postgres"
+    table_options = ""
 
     def __init__(self, url: PostgresUrl) -> None:
         self.bell = Bell()

@@ -57,6 +57,7 @@ class SqliteDatabase:
     """A SQLite file, or a database in memory that lives as long as this object."""
 
     dialect = "sqlite"
+    table_options = " WITHOUT ROWID"  # Rows are found by their key: one tree instead of two.
 
     def __init__(self, path: Path | None) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:

@@ -86,7 +86,7 @@ def _create(database: Database, table: TableSpec) -> str:
     # The default is for handlers that insert into a declared row type's table.
     columns.append(f'"{table.guard}" bigint NOT NULL DEFAULT 0')
     columns.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
-    return f"CREATE TABLE {quote(table.name)} ({', '.join(columns)})"
+    return f"CREATE TABLE {quote(table.name)} ({', '.join(columns)}){database.table_options}"
 
 
 def _widen(

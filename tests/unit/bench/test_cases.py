@@ -9,7 +9,7 @@ from bench.case import Sample, WrongResult
 from bench.cases import hand_written, latency, many, parked
 from bench.connection import connect
 from bench.measure import Measure
-from holdfast.core import reading
+from holdfast.core import reading, set_apply
 
 EVENTS = 1_100
 
@@ -27,8 +27,10 @@ def test_sets_of_any_size_build_the_same_rows(store_url: str) -> None:
 
 
 def test_one_set_is_as_large_as_a_flush() -> None:
-    size = hand_written.set_sizes()["set-based-same-flush"]
-    assert size == reading.most_events(folds=True)
+    size = hand_written.set_sizes()["set-based-50k"]
+    assert size == set_apply.SET_EVENTS
+    with catch_up.flushing(5):
+        assert size == reading.most_events(folds=True)
 
 
 @pytest.mark.parametrize("name", ["holdfast", "polling"])
@@ -73,7 +75,7 @@ def test_parked_lanes_stay_parked(store_url: str, lanes: int) -> None:
 def test_batches_come_behind_parked_lanes(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BATCH_EVENTS", "CHUNK_EVENTS"):
         monkeypatch.setattr(reading, name, 200)
-    events = 200 * reading.FOLD_FACTOR + EVENTS
+    events = 200 * 5 + EVENTS
     parked.load(store_url, events, lanes=10)
     sample = parked.run_batches(store_url)
     parked.check_batches(store_url, sample, lanes=10)
