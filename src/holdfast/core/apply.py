@@ -7,9 +7,10 @@ behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import takewhile
 from typing import assert_never
 
 from holdfast.core.engine import (
@@ -22,7 +23,7 @@ from holdfast.core.engine import (
 )
 from holdfast.core.errors import HoldfastError
 from holdfast.core.event import RawEvent, kept
-from holdfast.core.intake import VersionGap, unreadable
+from holdfast.core.intake import VersionGap
 from holdfast.core.judge import Give
 from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.ports import Advance, Checkpoint
@@ -39,8 +40,9 @@ QUICK_SECONDS = 0.001
 class Applier:
     """Applies what is read from the feed, and moves the checkpoint on with every commit."""
 
-    def __init__(self, stint: Stint) -> None:
-        self._stint = stint
+    def __init__(self, stint: Stint, assure: Callable[[], None]) -> None:
+        """`assure` is called before what was read is committed, and may refuse that."""
+        self._stint, self._assure = stint, assure
         self._by_stream = stint.definition.lanes_are_streams
         self._rulings: dict[int, Skip | Park] = {}
         self._known = 0
@@ -85,6 +87,7 @@ class Applier:
         """Moves the checkpoint on where the feed has numbers without events."""
         stint = self._stint
         with stint.transaction() as held:
+            self._assure()
             to = replace(stint.advance(0, None), position=position)
             checkpoint = (held or stint.session).advance(stint.checkpoint, to)
         stint.committed(checkpoint, [])
@@ -130,6 +133,7 @@ class Applier:
                     break
             if made.last is None:
                 return 0
+            self._assure()
             advance = stint.advance(made.events - len(made.entries) - self._known, made.last)
             checkpoint = self._finish(batch, advance, made.entries)
         stint.lanes.commit()
@@ -213,37 +217,40 @@ class Applier:
         stint = self._stint
         monotonic, stopping = stint.clock.monotonic, stint.stopping
         folds, at = stint.definition.table is not None, plain.at
-        is_foreign, has_lanes = stint.definition.intake is not None, bool(stint.lanes)
-        is_marked = stint.marked(self._rulings)
-        asks = is_foreign or has_lanes or is_marked is not None
+        ledger = None if stint.definition.intake is None else stint.ledger
+        asks = self._asking(batch)
         looked, few = monotonic(), 1
         while at < len(events):
             part = events[at : at + few]
-            if not asks:
+            after = at + len(part)
+            if asks is not None:
+                part = [*takewhile(asks, part)]
+            if ledger is None:
                 yield from part
                 at += len(part)
             else:
-                for event in part:
-                    if (
-                        (is_marked is not None and is_marked(event.position))
-                        or (is_foreign and self._is_out_of_turn(event))
-                        or (has_lanes and self._is_closed(batch, event))
-                    ):
-                        return
-                    yield event
-                    at += 1
-                    plain.at = at
-                    if is_foreign:
-                        stint.ledger.passed(event)
+                at += yield from ledger.plain(part)
             plain.at = at
+            if at < after:
+                return
             now = monotonic()
             if now >= until or stopping():
                 return
             few = QUICK_EVENTS if folds and now - looked < QUICK_SECONDS else 1
             looked = now
 
-    def _is_out_of_turn(self, event: RawEvent) -> bool:
-        return self._stint.ledger.place(event) != "next" or unreadable(event) is not None
+    def _asking(self, batch: Batch) -> Callable[[RawEvent], bool] | None:
+        """What tells whether nothing is known of an event, and its lane is open; None: of all."""
+        is_marked, has_lanes = self._stint.marked(self._rulings), bool(self._stint.lanes)
+        if is_marked is None and not has_lanes:
+            return None
+
+        def is_free(event: RawEvent) -> bool:
+            if is_marked is not None and is_marked(event.position):
+                return False
+            return not (has_lanes and self._is_closed(batch, event))
+
+        return is_free
 
     def _is_closed(self, batch: Batch, event: RawEvent) -> bool:
         """Whether something waits in the event's lane, or may."""

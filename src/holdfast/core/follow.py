@@ -64,7 +64,7 @@ class Follower:
             folds=stint.definition.table is not None,
             is_careful=suspicion.is_careful,
         )
-        self._applier, self._drainer = Applier(stint), Drainer(stint)
+        self._applier, self._drainer = Applier(stint, source.assure), Drainer(stint)
         self._sets: SetApplier | None = None
         if isinstance(stint.engine, SetEngine):
             assert isinstance(source, Extents)

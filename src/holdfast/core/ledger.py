@@ -8,7 +8,7 @@ batch, in the transaction that writes the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Generator, Iterable
 from typing import Literal, Protocol
 from uuid import UUID
 
@@ -37,6 +37,12 @@ class Ledger(Protocol):
         """Looks up what is needed to place these events; returns the streams it had to look up."""
 
     def place(self, event: RawEvent) -> Place: ...
+
+    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+        """Events, up to the first whose turn it is not or that is none; returns how many.
+
+        Each has `passed` when the next one is taken.
+        """
 
     def gap(self, event: RawEvent) -> VersionGap | None:
         """Why an event is too early; None if a person has dealt with the one before it."""
@@ -81,6 +87,11 @@ class NoLedger:
 
     def place(self, event: RawEvent) -> Place:  # noqa: ARG002
         return "next"
+
+    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+        events = [*events]
+        yield from events
+        return len(events)
 
     def gap(self, event: RawEvent) -> VersionGap | None:
         raise AssertionError(f"event {event.id} is not early")
@@ -136,6 +147,22 @@ class Versions:
             return "next"
         return "early" if event.version > last else "duplicate"
 
+    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+        # By `place` and `passed`, for nearly all events there are.
+        begun, known, unnumbered = self._begun, self._known, self._intake.unnumbered
+        count = 0
+        for event in events:
+            stream, version = event.stream, event.version
+            last = begun[stream] if stream in begun else known[stream]
+            if event.type in unnumbered:
+                break
+            if (version != last + 1 or last == NEW) and self.place(event) != "next":
+                break
+            yield event
+            begun[stream] = version
+            count += 1
+        return count
+
     def gap(self, event: RawEvent) -> VersionGap | None:
         last, before = self._last(event.stream), event.version - 1
         if self._session.is_resolved(
@@ -185,8 +212,9 @@ class Versions:
 
     def write(self, work: Work, checkpoint: Checkpoint) -> None:
         if self._begun:
+            # In order: neighbours are quicker to write together.
             steps = {
-                stream: (self._known[stream], version) for stream, version in self._begun.items()
+                stream: (self._known[stream], self._begun[stream]) for stream in sorted(self._begun)
             }
             work.write_versions(checkpoint, steps)
 
@@ -236,6 +264,16 @@ class Window:
 
     def place(self, event: RawEvent) -> Place:
         return "duplicate" if event.id in self._seen or event.id in self._begun else "next"
+
+    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+        count = 0
+        for event in events:
+            if event.type in self._intake.unnumbered or self.place(event) != "next":
+                break
+            yield event
+            self.passed(event)
+            count += 1
+        return count
 
     def gap(self, event: RawEvent) -> VersionGap | None:
         raise AssertionError(f"event {event.id} has no version that counts")

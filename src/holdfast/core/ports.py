@@ -60,6 +60,9 @@ class Source(Protocol):
         Returns it, moved on to where the feed begins if nothing was read from it before.
         """
 
+    def assure(self) -> None:
+        """Raises HoldfastError if what was read is not the feed's: before it is committed."""
+
     def forget(self) -> None:
         """A person has changed something: what was read before may be different now."""
 

@@ -9,8 +9,8 @@ from operator import attrgetter
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Source
 
-CHUNK_EVENTS = 2_000
-"""Events per read."""
+CHUNK_EVENTS = 1_000
+"""Events per read: what is done with makes room that is still in the processor's cache."""
 
 BATCH_EVENTS = 10_000
 """Events per transaction while catching up; when live, what is there."""

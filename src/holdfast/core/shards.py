@@ -133,6 +133,9 @@ class ShardSource:
         self._look_again()
         return self._source.check(checkpoint)
 
+    def assure(self) -> None:
+        self._source.assure()
+
     def forget(self) -> None:
         self._look_again()
         self._source.forget()

@@ -33,12 +33,11 @@ from holdfast.kafka.places import (
 )
 from holdfast.kafka.records import (
     Decoded,
-    KafkaEvent,
     Record,
     parse_time,
     undecodable,
-    usual_event,
 )
+from holdfast.kafka.usual import ID, RECORDED_AT, TYPE, VERSION
 
 __all__ = ["CloudEvents", "Debezium", "Envelope", "Holdfast", "Json", "of_function"]
 
@@ -103,13 +102,6 @@ class Holdfast:
             )
         except UnicodeDecodeError as error:
             raise _not_text(record) from error
-
-    def event(self, record: Record) -> KafkaEvent | None:
-        """The event, where the record is as our publisher writes it; None says that others decide.
-
-        The same as by `decode`, in a third of the time.
-        """
-        return usual_event(record, USUAL)
 
     def stream_of(self, record: Record) -> str | None:
         """The key, where it can be a stream's name."""
@@ -276,12 +268,7 @@ def of_function(function: Callable[[Record], Decoded | None]) -> Envelope:
     return _Function(function)
 
 
-TYPE = "holdfast-type"
-VERSION = "holdfast-version"
-ID = "holdfast-id"
-RECORDED_AT = "holdfast-recorded-at"
 METADATA = "holdfast-metadata"
-USUAL = (TYPE, VERSION, ID, RECORDED_AT)
 
 
 def _missing(record: Record) -> Undecodable:

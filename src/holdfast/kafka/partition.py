@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from holdfast.core.errors import HoldfastError, StoreUnavailable
+from holdfast.core.event import ForeignEvent
 from holdfast.core.ports import Checkpoint, Chunk, Session
 from holdfast.kafka.errors import GONE, OUT_OF_RANGE, error_of, failure
-from holdfast.kafka.records import NO_ID, KafkaEvent, Record
+from holdfast.kafka.records import NO_ID, Record
+from holdfast.kafka.usual import usual_event
 
 if TYPE_CHECKING:
     from holdfast.kafka.source import KafkaSource
@@ -35,6 +37,9 @@ STOP_SECONDS = 0.25
 TAKEN_AT_ONCE = 200
 """Records per call to the client. A record has seven objects that the garbage collector looks at
 while it is the client's: few at a time are gone before it does."""
+
+KEPT_EVENTS = 10_000
+"""What was read is kept until it is committed, so that it can be read again; but no more of it."""
 
 UNREADABLE_HEADERS = [("holdfast-unreadable-headers", b"")]
 """What a record has in place of headers that the client can't read."""
@@ -55,7 +60,7 @@ class PartitionSource:
         self._source, self._stopping = source, stopping
         self._consumer: Consumer | None = None
         self._session: Session | None = None
-        self._events: list[KafkaEvent] = []
+        self._events: list[ForeignEvent] = []
         self._from = self._through = self._read = 0
         self._is_assigned = self._is_at_end = False
         self._projection, self._origin, self._checked = "", NO_ID, 0
@@ -83,16 +88,17 @@ class PartitionSource:
             wait = 0.0 if self._is_at_end else FILL_SECONDS
             if not self._take(limit - (len(self._events) - start), wait):
                 break
-        self._check_origin()
         events = self._events[start : start + limit]
         if events:
             self._read = events[-1].position
+        if start > KEPT_EVENTS:
+            self.committed(self._events[start - KEPT_EVENTS - 1].position)
         if len(events) == limit:
             return Chunk(events)
         return Chunk(events, held=not self._is_at_end, through=self._through)
 
     def committed(self, position: int) -> None:
-        """What is up to this position will not be read again."""
+        """What is up to this position will not be read again; if it is, then from the broker."""
         del self._events[: bisect_right(self._events, position, key=_position)]
         self._from = max(self._from, position)
 
@@ -129,6 +135,16 @@ class PartitionSource:
                 f"{checkpoint.projection} begins again"
             )
         return checkpoint
+
+    def assure(self) -> None:
+        """What was taken is of the same topic as before, if that is still there afterwards.
+
+        The client does not say when a topic is made again: it reads the new one from where it is.
+        """
+        if self._through > self._checked and self._origin != NO_ID:
+            if self.is_other(self._source.brokers.topic_id_now(self.topic)):
+                raise self._recreated(self._from)
+            self._checked = self._through
 
     def forget(self) -> None:
         """Nobody can change a record."""
@@ -191,25 +207,36 @@ class PartitionSource:
         if messages and count > 1:
             messages += consumer.consume(min(count, TAKEN_AT_ONCE) - 1, 0)
         before = self._through
-        for message in messages:
-            try:
-                self._add(message)
-            except Exception as error:
-                self._failed = error
-                return True
+        try:
+            self._add(messages)
+        except Exception as error:
+            self._failed = error
+            return True
         return self._through > before
 
-    def _add(self, message: Message) -> None:
-        error = message.error()
-        if error is not None:
-            self._on_error(error, message)
-            return
-        record = record_of(message)
-        if record.offset >= self._through:
-            event = self._source.event_of(record)
+    def _add(self, messages: Sequence[Message]) -> None:
+        is_usual, topic, partition = self._source.is_usual, self.topic, self.partition
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._on_error(error, message)
+                continue
+            event: ForeignEvent | None = None
+            if is_usual:
+                event = usual_event(message, topic, partition)
+            if event is not None:
+                through = event.position
+                if through <= self._through:
+                    continue
+            else:
+                record = record_of(message)
+                through = record.offset + 1
+                if through <= self._through:
+                    continue
+                event = self._source.event_of(record)
             if event is not None:
                 self._events.append(event)
-            self._through = record.offset + 1
+            self._through = through
             self._is_at_end = False
 
     def _on_error(self, error: KafkaError, message: Message) -> None:
@@ -247,16 +274,6 @@ class PartitionSource:
             raise StoreUnavailable(f"the offsets of {self._name} can't be had in time")
         low, high = found
         return low, high
-
-    def _check_origin(self) -> None:
-        """What was taken is of the same topic as before, if that is still there afterwards.
-
-        The client does not say when a topic is made again: it reads the new one from where it is.
-        """
-        if self._through > self._checked and self._origin != NO_ID:
-            if self.is_other(self._source.brokers.topic_id_now(self.topic)):
-                raise self._recreated(self._from)
-            self._checked = self._through
 
     def _recreated(self, position: int) -> HoldfastError:
         return HoldfastError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -123,36 +122,6 @@ def raw_event(record: Record, decoded: Decoded, *, contiguous: bool) -> KafkaEve
     )
 
 
-def usual_event(record: Record, names: tuple[str, str, str, str]) -> KafkaEvent | None:
-    """The event, if these are its headers, in this order: type, version, id, time. Else None.
-
-    For records by the million: what is the same in many of them is checked once.
-    """
-    try:
-        (name_1, type_name), (name_2, version), (name_3, id_), (name_4, at) = record.headers
-        if (name_1, name_2, name_3, name_4) != names:
-            return None
-        moment = datetime.fromisoformat(at.decode())  # type: ignore[union-attr]
-        data = record.value.decode()  # type: ignore[union-attr]
-        number = int(version) if version.isdigit() else -1  # type: ignore
-        if moment.tzinfo is not UTC or not 0 <= number <= MAX_VERSION:
-            return None
-        _scan(data)
-        return KafkaEvent(
-            record.offset + 1,
-            _stream_of(record.key),
-            number,
-            _id_of(id_),  # type: ignore[arg-type]
-            _type_of(type_name),
-            data,
-            "{}",
-            moment,
-            record,
-        )
-    except Exception:
-        return None
-
-
 def unreadable_event(record: Record, stream: str, error: Undecodable) -> KafkaEvent:
     """The event that stands for a record that can't be decoded, in the lane of `stream`."""
     text = str(error).encode("utf-8", "backslashreplace").decode()
@@ -200,30 +169,11 @@ def parse_time(text: str) -> datetime | None:
 
 
 _convert = msgspec.convert
-_is_id = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 _encode = msgspec.json.Encoder().encode
 _decode_record = msgspec.json.Decoder(Record).decode
 _scan = msgspec.json.Decoder(msgspec.Raw).decode
 _scan_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _check_type = lru_cache(maxsize=1024)(check_type)
-
-
-@lru_cache(maxsize=50_000)
-def _stream_of(key: bytes) -> str:
-    return check_stream(key.decode())
-
-
-def _id_of(text: bytes) -> str:
-    if not _is_id(text):
-        raise ValueError("it is no UUID as we write it")
-    return text.decode()
-
-
-@lru_cache(maxsize=1024)
-def _type_of(name: bytes) -> str:
-    if name.startswith(b"holdfast."):
-        raise ValueError("it is not for events of others")
-    return check_type(name.decode())
 
 
 def _bad_name(record: Record, decoded: Decoded) -> Undecodable:

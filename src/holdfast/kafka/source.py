@@ -89,7 +89,8 @@ class KafkaSource:
             raise ConfigError("settings maps names of the client's settings to values")
         self.settings = dict(settings or {})
         self.envelope = _envelope(decode)
-        self._quick = self.envelope.event if type(self.envelope) is Holdfast else None
+        self.is_usual = type(self.envelope) is Holdfast and tombstones is None
+        """Whether most records are as our publisher writes them."""
         self._check()
         self.clients = Clients(bootstrap, group, self.settings)
         self.clients.check()
@@ -168,8 +169,6 @@ class KafkaSource:
 
     def event_of(self, record: Record) -> KafkaEvent | None:
         """The event in a record; one that stands for it where it can't be decoded."""
-        if self._quick is not None and (event := self._quick(record)) is not None:
-            return event
         try:
             if record.value is None:
                 return self._tombstone(record)

@@ -60,6 +60,9 @@ class IdleSource:
         self.forget()
         return self._source.check(checkpoint)
 
+    def assure(self) -> None:
+        """The journal is always the same."""
+
     def forget(self) -> None:
         if self._recent is not None:
             self._recent.clear()

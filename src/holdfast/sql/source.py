@@ -37,6 +37,9 @@ class JournalSource:
             )
         return checkpoint
 
+    def assure(self) -> None:
+        """The journal is always the same."""
+
     def forget(self) -> None:
         """Nothing is kept."""
 

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import HoldfastError
@@ -14,7 +15,7 @@ from holdfast.core.ports import RolledBack, RowChanges
 from holdfast.core.table import Key, TableSpec
 from holdfast.sql.database import Row, quote
 from holdfast.sql.forks import calls, graveyard
-from holdfast.sql.queries import query
+from holdfast.sql.queries import numbered, query
 from holdfast.sql.sqlite_locks import Turnstile
 from holdfast.sql.sqlite_values import decode, encode_all, encode_key, plain
 
@@ -72,11 +73,11 @@ class SqliteConnection:
     def run_columns(
         self, name: str, params: Mapping[str, Any], columns: Mapping[str, Sequence[int | str]]
     ) -> int:
-        same = plain(params)
-        rows = zip(*columns.values(), strict=True)
-        each = ({**same, **dict(zip(columns, row, strict=True))} for row in rows)
+        sql, names = numbered(query(name, "sqlite"))
+        same, count = plain(params), len(next(iter(columns.values())))
+        values = (columns[n] if n in columns else repeat(same[n], count) for n in names)
         with self._translated():
-            return self.raw.executemany(query(name, "sqlite"), each).rowcount
+            return self.raw.executemany(sql, zip(*values, strict=True)).rowcount
 
     def run_at_once(
         self,

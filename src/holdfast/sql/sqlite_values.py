@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from operator import methodcaller
 from types import NoneType
 from typing import Any
 from uuid import UUID
@@ -37,7 +38,7 @@ ENCODERS: Mapping[ColumnKind, Callable[[Any], Any]] = {
     "bool": int,
     "Decimal": str,
     "UUID": str,
-    "datetime": lambda value: value.isoformat(timespec="microseconds"),
+    "datetime": methodcaller("isoformat", timespec="microseconds"),
     "date": date.isoformat,
 }
 """Of the kinds whose values SQLite does not take as they are."""
@@ -54,6 +55,8 @@ def encode_all(column: Column, values: Iterable[Any]) -> Iterable[Any]:
     encoder = ENCODERS.get(column.kind)
     if encoder is None:
         return values
+    if not column.optional:
+        return map(encoder, values)
     return (None if value is None else encoder(value) for value in values)
 
 

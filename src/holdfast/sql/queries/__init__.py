@@ -20,6 +20,12 @@ def query(name: str, dialect: str) -> str:
 
 
 @cache
+def numbered(sql: str) -> tuple[str, list[str]]:
+    """The same statement with parameters written `?`, and their names in order."""
+    return _PARAMETER.sub("?", sql), _PARAMETER.findall(sql)
+
+
+@cache
 def pyformat(sql: str) -> str:
     """The same statement with parameters written `%(name)s`, as psycopg and Django take them."""
     return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
