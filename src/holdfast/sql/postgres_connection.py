@@ -36,6 +36,8 @@ class PostgresConnection:
 
     def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Row]) -> None:
         self._database, self.raw = database, raw
+        # One for all our own statements: to make one costs as much as to use it.
+        self._cursor = raw.cursor(binary=True)
         self._handled: PostgresTx | None = None
         self._made: dict[str, tuple[TableSpec, str]] = {}
 
@@ -45,17 +47,11 @@ class PostgresConnection:
 
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
         with self._translated():
-            cursor = self.raw.execute(
-                pyformat(query(name, "postgres")),
-                params or {},
-                binary=True,
-            )
-            return _rows(cursor)
+            return _rows(self._cursor.execute(pyformat(query(name, "postgres")), params or {}))
 
     def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
         with self._translated():
-            cursor = self.raw.execute(sql, params, binary=True)
-            return _rows(cursor)
+            return _rows(self._cursor.execute(sql, params))
 
     def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
         with self._translated(), self.raw.cursor() as cursor:
@@ -81,7 +77,7 @@ class PostgresConnection:
         values = {**params, **named(table, changes)}
         try:
             with self._translated():
-                found = self.raw.execute(self._with_rows(name, table), values, binary=True)
+                found = self._cursor.execute(self._with_rows(name, table), values)
                 return [row[:-1] for row in found.fetchall()]
         except psycopg.errors.DivisionByZero:
             return None  # By us, or by what people have made of the table: it is seen step by step.

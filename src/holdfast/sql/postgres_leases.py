@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
+from psycopg.pq import ExecStatus
 
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.signals import Bell
@@ -228,7 +229,10 @@ class Notifier:
                     raw = self._connect()
                     self.backend_pid = raw.info.backend_pid
                     raw.execute("SET synchronous_commit = off")
-                raw.execute(f"NOTIFY {CHANNEL}")
+                # Nobody else uses this connection, and there is nothing to convert.
+                told = raw.pgconn.exec_(f"NOTIFY {CHANNEL}".encode())
+                if told.status != ExecStatus.COMMAND_OK:
+                    raise psycopg.OperationalError("the connection is lost")
             except (psycopg.Error, StoreUnavailable):
                 if raw is not None:
                     raw.close()
