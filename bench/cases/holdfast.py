@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
+import msgspec
+
 from bench import journal
 from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.catch_up import case, flushing, table
@@ -61,8 +63,7 @@ def cases(scale: Scale) -> list[Case]:
     ]
 
 
-@dataclass
-class AccountOpened:
+class AccountOpened(msgspec.Struct, frozen=True):
     account_id: str
     owner: str
     currency: str
@@ -70,8 +71,7 @@ class AccountOpened:
     branch: str
 
 
-@dataclass
-class FundsCredited:
+class FundsCredited(msgspec.Struct, frozen=True):
     account_id: str
     amount: int
     currency: str
@@ -79,8 +79,7 @@ class FundsCredited:
     channel: str
 
 
-@dataclass
-class FundsDebited:
+class FundsDebited(msgspec.Struct, frozen=True):
     account_id: str
     amount: int
     currency: str
@@ -88,7 +87,7 @@ class FundsDebited:
     channel: str
 
 
-@dataclass
+@dataclass(slots=True)
 class Balance:
     account_id: str
     balance: int = 0

@@ -1,14 +1,27 @@
 """Wherever a batch begins and ends, the rows are the same."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
 
 import pytest
 
-from holdfast import DELETE, App, Event, Projection, ProjectionFaulted, TableProjection, Tx, on
+from holdfast import (
+    DELETE,
+    App,
+    Event,
+    Park,
+    Policy,
+    Projection,
+    ProjectionFaulted,
+    TableProjection,
+    Tx,
+    on,
+)
 from holdfast.core import apply, folding, reading
-from holdfast.testing.contracts.samples import fetch
+from holdfast.core.ports import Checkpoint, Source
+from holdfast.core.suspicion import Suspicion
+from holdfast.testing.contracts.samples import execute, fetch
 
 STREAMS = 7
 EVENTS = 60
@@ -61,6 +74,7 @@ LIMITS: dict[str, dict[str, float]] = {
     "batches of few bytes": {"BATCH_BYTES": 40},
     "a transaction for each event": {"SLICE_SECONDS": 0.0},
     "room for two rows": {"BATCH_EVENTS": 5, "CHUNK_EVENTS": 5, "MAX_CACHED_ROWS": 2},
+    "two changed rows": {"CHUNK_EVENTS": 3, "MAX_CHANGED_ROWS": 2},
     "room for no row": {"BATCH_EVENTS": 5, "CHUNK_EVENTS": 5, "MAX_CACHED_ROWS": 0},
 }
 
@@ -85,6 +99,64 @@ def test_the_rows_are_the_same_whatever_the_limits(
     by_name = {status.projection: status for status in app.status()}
     assert by_name["log"].events_processed == 2 * EVENTS
     assert by_name["sums"].events_processed == 2 * EVENTS + 5
+
+
+@pytest.mark.parametrize("chunk_events", [1, 4, 1_000])
+def test_what_the_database_refuses_is_found_in_any_chunk(
+    app: App, chunk_events: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events that are folded while they are read are read again, and the one to blame is parked."""
+    monkeypatch.setattr(reading, "CHUNK_EVENTS", chunk_events)
+
+    @dataclass
+    class Owner:
+        stream: str
+        number: int = 0
+
+    @app.projection(name="owners", policy=Policy(on_error=Park()))
+    class Owners(TableProjection[Owner]):
+        @on(Counted)
+        def counted(self, row: Owner, event: Event[Counted]) -> None:
+            row.number = event.data.n
+
+    app.catch_up()
+    execute(app, "CREATE UNIQUE INDEX one_owner ON owners (number)")
+    for n in range(40):
+        app.journal.append(f"s{n}", [Counted(n if n % 15 else 0)])  # s15 and s30 have 0's number.
+    app.catch_up()
+    for n in range(40):
+        app.journal.append(f"s{n}", [Counted(100 + n)])
+    app.catch_up()
+    rows = dict(fetch(app, "SELECT stream, number FROM owners"))
+    assert rows == {f"s{n}": 100 + n for n in range(40) if n not in (15, 30)}
+    assert sorted((i.lane, i.status) for i in app.queue.list()) == [
+        ("s15", "dead"),
+        ("s15", "pending"),
+        ("s30", "dead"),
+        ("s30", "pending"),
+    ]
+
+
+def test_a_batch_has_fewer_events_where_a_process_has_died() -> None:
+    """If it dies again, fewer can be to blame. What is passed, or the head, ends that."""
+    ends: Callable[[Suspicion], None]
+    most = reading.most_events(folds=True)
+    checkpoint = Checkpoint(1, "sums", "journal", 0, 1, "running", 0, 0, unclean_ends=1)
+    for ends in (lambda s: s.passed(most), lambda s: s.at_head()):
+        suspicion = Suspicion()
+        reader = reading.Reader(
+            cast(Source, None), lambda: False, folds=True, is_careful=suspicion.is_careful
+        )
+        assert reader.batch_events == most
+        suspicion.begin(checkpoint, folds=True)
+        assert reader.batch_events == reading.CAREFUL_EVENTS
+        suspicion.passed(most - 1)
+        assert reader.batch_events == reading.CAREFUL_EVENTS
+        ends(suspicion)
+        assert reader.batch_events == most
+    suspicion = Suspicion()
+    suspicion.begin(replace(checkpoint, unclean_ends=2), folds=True)
+    assert suspicion.alone_for == reading.CAREFUL_EVENTS
 
 
 def _expected_sums(events: int) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Payloads to JSON text and back: classes, dicts, names, versions, and errors that say where."""
 
 import enum
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -13,7 +14,7 @@ import msgspec
 import pydantic
 import pytest
 
-from holdfast import AppendError, ConfigError, EventTypes, PayloadError
+from holdfast import AppendError, ConfigError, Event, EventTypes, PayloadError
 from holdfast.core.codec import VERSION_KEY, encode_metadata
 from holdfast.core.event import RawEvent
 
@@ -369,3 +370,26 @@ def test_metadata_is_a_mapping() -> None:
     event = EventTypes().decode(stored("Odd", "{}"))
     assert isinstance(event.metadata, Mapping)
     assert event.metadata == {}
+
+
+def test_an_event_is_the_same_however_it_was_made() -> None:
+    """One that is read makes its id when it is asked for it, and nobody notices."""
+    types = EventTypes()
+    types.register(Paid)
+    read = types.decode(stored("Paid", '{"amount":"1.50"}', metadata='{"by":"me"}'))
+    made = Event(
+        position=9,
+        stream="order-1",
+        version=3,
+        id=UUID(int=5),
+        type="Paid",
+        data=Paid(Decimal("1.50")),
+        metadata={"by": "me"},
+        recorded_at=NOON,
+    )
+    assert read.id == UUID(int=5)
+    assert read == made
+    assert made == read
+    assert repr(read) == repr(made)
+    assert pickle.loads(pickle.dumps(read)) == made
+    assert read != msgspec.structs.replace(made, version=4)
