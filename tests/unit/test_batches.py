@@ -1,7 +1,10 @@
 """Wherever a batch begins and ends, the rows are the same."""
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, cast
 
 import pytest
@@ -19,8 +22,11 @@ from holdfast import (
     on,
 )
 from holdfast.core import apply, folding, reading
-from holdfast.core.ports import Checkpoint, Source
+from holdfast.core.ports import Checkpoint, Chunk, Source
+from holdfast.core.stint import Stint
 from holdfast.core.suspicion import Suspicion
+from holdfast.sql.source import JournalSource
+from holdfast.sql.sqlite_connection import SqliteConnection
 from holdfast.testing.contracts.samples import execute, fetch
 
 STREAMS = 7
@@ -135,6 +141,50 @@ def test_what_the_database_refuses_is_found_in_any_chunk(
         ("s30", "dead"),
         ("s30", "pending"),
     ]
+
+
+def test_a_slow_read_is_no_reason_to_apply_less(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each event would be read again for the sake of the one before."""
+    monkeypatch.setattr(reading, "CHUNK_EVENTS", 20)
+    monkeypatch.setattr(apply, "SLICE_SECONDS", 0.05)
+    reads, read = 0, JournalSource.read
+
+    def read_slowly(self: JournalSource, after: int, limit: int) -> Chunk:
+        nonlocal reads
+        reads += 1
+        time.sleep(0.06)
+        return read(self, after, limit)
+
+    monkeypatch.setattr(JournalSource, "read", read_slowly)
+    app.journal.append("s0", [Counted(n) for n in range(EVENTS)])
+    with suppress(ProjectionFaulted):
+        app.catch_up()
+    assert {s.projection: s.position for s in app.status()}["sums"] == EVENTS
+    assert (
+        reads <= 4 * EVENTS // 20
+    )  # Of two projections, one of which reads all before it applies.
+
+
+def test_nothing_is_read_while_a_transaction_holds_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait for that transaction, perhaps those who are about to read for all."""
+    monkeypatch.setattr(Stint, "is_holding", True)
+    read = JournalSource.read
+
+    def read_freely(self: JournalSource, after: int, limit: int) -> Chunk:
+        connection = self._session.connection
+        assert isinstance(connection, SqliteConnection)
+        assert not connection.raw.in_transaction
+        return read(self, after, limit)
+
+    monkeypatch.setattr(JournalSource, "read", read_freely)
+    with App(f"sqlite:///{tmp_path}/journal.db") as app:
+        app.projection(Sums)
+        for n in range(EVENTS):
+            app.journal.append(f"s{n % STREAMS}", [Counted(n)])
+        app.catch_up()
+        assert dict(fetch(app, "SELECT name, amount FROM sums")) == _expected_sums(EVENTS)
 
 
 def test_a_batch_has_fewer_events_where_a_process_has_died() -> None:

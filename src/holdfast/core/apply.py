@@ -66,22 +66,21 @@ class Applier:
             size = 2 * (len(part) if applied == len(part) else max(applied, 1))
         return done
 
-    def apply_while_read(self, chunks: Iterable[Sequence[RawEvent]]) -> bool:
-        """Applies and commits events as they are read, while there is time.
+    def apply_while_read(self, chunks: Iterable[Sequence[RawEvent]]) -> int | None:
+        """Applies and commits events as they are read, while there is time; returns how many.
 
-        Returns False if one of them is to blame for what can't be stored: then nothing is in, and
-        fewer of them show which. Raises Halted as `apply` does.
+        None if one of them is to blame for what can't be stored: then nothing is in, and fewer of
+        them show which. Raises Halted as `apply` does.
         """
         try:
-            self._commit(chunks, singly=False)
+            return self._commit(chunks, singly=False)
         except (Unrepeatable, BatchRefused):
             self._is_wary = True
-            return False
+            return None
         except Exception as error:
             if not self._stint.session.refused(error):
                 raise
-            return False
-        return True
+            return None
 
     def pass_to(self, position: int) -> None:
         """Moves the checkpoint on where the feed has numbers without events."""
@@ -120,16 +119,24 @@ class Applier:
     def _commit(self, chunks: Iterable[Sequence[RawEvent]], *, singly: bool) -> int:
         """One transaction, with as many events as there is time for; returns how many."""
         stint = self._stint
-        made = _Made(until=stint.clock.monotonic() + SLICE_SECONDS)
+        made, monotonic = _Made(), stint.clock.monotonic
+        began, left = monotonic(), SLICE_SECONDS
         self._known, self._woken = 0, set()
         with (
             stint.transaction() as held,
             stint.engine.batch(stint.checkpoint, held, again=False, singly=singly) as batch,
         ):
             for events in chunks:
+                # To read may take long, and is no reason to apply less of what was read.
+                taken_at = monotonic()
+                made.until = taken_at + left
                 stint.expect(events)
                 batch.expect(events)
                 if not self._take(batch, events, made):
+                    break
+                now = monotonic()
+                left -= now - taken_at
+                if now - began >= SLICE_SECONDS:
                     break
             if made.last is None:
                 return 0
@@ -298,6 +305,7 @@ class Applier:
                     raise failed
                 stint.attempt(batch, event)
             except EventFailed as found:
+                self._assure()  # A policy is asked about events of the feed alone.
                 ruling = stint.rule(event, batch.lane_of(event), found.error, batch)
         if ruling is None or isinstance(ruling, Skip):
             ledger.passed(event)
@@ -367,7 +375,7 @@ class _Made:
     `until`: when it ends. `recorded`: the events among which there are some that failed before.
     """
 
-    until: float
+    until: float = 0.0
     events: int = 0
     last: RawEvent | None = None
     entries: list[Entry] = field(default_factory=list)

@@ -157,14 +157,15 @@ class EventTypes:
         """Decodes an event's payload into its registered class, or into a dict."""
         decode = self._direct.get(raw.type)
         metadata: Mapping[str, Any] = NO_METADATA
-        try:
-            if decode is None:
-                raise LookupError
-            data = decode(raw.data)
-            if raw.metadata != "{}":
-                metadata = decode_json(raw.metadata)
-        except Exception:
-            data, metadata = self._read(raw)  # It says what is wrong, if anything is.
+        if decode is None:
+            data, metadata = self._read(raw)
+        else:
+            try:
+                data = decode(raw.data)
+                if raw.metadata != "{}":
+                    metadata = decode_json(raw.metadata)
+            except Exception:
+                data, metadata = self._read(raw)  # It says what is wrong.
         return StoredEvent(
             raw.position,
             raw.stream,

@@ -52,6 +52,9 @@ class StoredEvent(Event[T], frozen=True, gc=False):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__)
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __repr__(self) -> str:
         values = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__)
         return f"Event({', '.join(values)})"

@@ -177,6 +177,14 @@ class TableEngine:
         return zip(*(columns[i] for i in self.table.key_indexes), strict=True)
 
 
+class _LoadFailed(Exception):
+    """Rows can't be loaded, those of many events: none of them is to blame."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 _key_of = attrgetter("key")
 
 
@@ -214,7 +222,10 @@ class TableBatch:
         definition, rows = self._engine.calls.definition, self._engine.rows
         handlers, takes_all = definition.handlers, definition.catch_all is not None
         streams = {e.stream for e in self._expected if takes_all or e.type in handlers}
-        self._engine.load({stream: (stream,) for stream in streams if stream not in rows})
+        try:
+            self._engine.load({stream: (stream,) for stream in streams if stream not in rows})
+        except BaseException as error:
+            raise _LoadFailed(error) from error
         return rows[stream]
 
     def _decode(self, events: Sequence[RawEvent]) -> set[Key]:
@@ -250,7 +261,10 @@ class TableBatch:
         return self._run(events, None)
 
     def _run(self, events: Iterable[RawEvent], instead: Function | None) -> Ran:
-        """Every event comes through this loop: what it needs is at hand."""
+        """Every event comes through this loop: what it needs is at hand.
+
+        The inner `try` puts the row back, the outer one says who is to blame.
+        """
         engine, table, calls = self._engine, self._table, self._engine.calls
         rows, changed_rows, order_of = engine.rows, engine.changed, engine.order
         handlers, decode = calls.definition.handlers, calls.types.decode
@@ -312,6 +326,8 @@ class TableBatch:
 
     def _failure(self, event: RawEvent, error: BaseException) -> EventFailed:
         """How an event has failed; raises what is not its own failure."""
+        if isinstance(error, _LoadFailed):
+            raise error.error
         if isinstance(error, EventFailed):
             return error
         if isinstance(error, StoreFailedAt):

@@ -162,15 +162,13 @@ class Follower:
     def _apply_read(self) -> Ended:
         """Reads what comes next, and applies it."""
         stint, before = self._stint, self._stint.checkpoint.position
-        folds = stint.definition.table is not None
-        keeps = not folds or self._reader.is_narrow or self._suspicion.has_any
-        reading = self._reader.read(before, keeps=keeps)
-        if keeps:
-            events = [event for chunk in reading for event in chunk]
-            if events:
-                self._apply(events)
-        else:
+        streams = self._may_stream()
+        reading = self._reader.read(before, keeps=not streams)
+        if streams:
             self._apply_while_read(reading)
+        elif events := [event for chunk in reading for event in chunk]:
+            self._source.assure()  # Before any handler sees them.
+            self._apply(events)
         if reading.last == before < reading.through:
             self._applier.pass_to(reading.through)
             stint.emit(Committed(*stint.names, reading.through, 0, 0.0))
@@ -178,13 +176,25 @@ class Follower:
         is_done = stint.checkpoint.position >= reading.last
         return Ended(at_head=reading.at_head and is_done, held=reading.held)
 
+    def _may_stream(self) -> bool:
+        """Whether events can be folded while they are read.
+
+        Not where they may have to be looked at one by one, nor in a transaction that is open, which
+        others would wait for, perhaps those who read for us.
+        """
+        stint = self._stint
+        if stint.definition.table is None or stint.is_holding:
+            return False
+        return not (self._reader.is_narrow or self._suspicion.has_any)
+
     def _apply_while_read(self, reading: Reading) -> None:
         """Events are folded as they come, and nothing is kept of them but their rows."""
-        before = self._stint.checkpoint.position
         with self._told(), solitude.shared():
-            if not self._applier.apply_while_read(reading):
-                self._reader.narrow()
-        self._suspicion.passed(self._stint.checkpoint.position - before)
+            done = self._applier.apply_while_read(reading)
+        if done is None:
+            self._reader.narrow()
+        else:
+            self._suspicion.passed(done)
 
     def _goes_by_sets(self) -> bool:
         """Whether nothing is known of any event that comes."""
@@ -212,18 +222,19 @@ class Follower:
         return Ended(at_head=at_head, held=extent.held)
 
     def _apply(self, events: Sequence[RawEvent]) -> None:
+        done = 0
         with self._told():
             for part in self._suspicion.parts(events):
                 if self._stop.is_set():
                     break
                 if self._suspicion.goes_singly:
                     with solitude.alone(), self._alone(part[0]):
-                        self._applier.apply(part)
+                        done += self._applier.apply(part)
                     self._suspicion.tried()
                 else:
                     with solitude.shared():
-                        self._applier.apply(part)
-            self._suspicion.passed(len(events))
+                        done += self._applier.apply(part)
+            self._suspicion.passed(done)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -112,7 +112,7 @@ class Reading:
         reader, count, size = self._reader, 0, 0
         most = reader.batch_events
         while count < most and size < self._most_bytes and not reader.stopping():
-            limit = reader.chunk_limit()
+            limit = min(reader.chunk_limit(), most - count)
             chunk = reader.source.read(self.through, limit)
             events = chunk.events
             self.held = chunk.held

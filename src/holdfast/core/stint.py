@@ -67,6 +67,11 @@ class Stint(Trier):
         self._in_vain = 0
         self._hold_until = 0.0
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether the next transaction holds the checkpoint from its beginning."""
+        return self.clock.monotonic() < self._hold_until
+
     def revise(self, checkpoint: Checkpoint, lanes: Lanes) -> None:
         """Goes on from what a person has changed."""
         self.checkpoint, self.lanes = checkpoint, lanes
@@ -95,7 +100,7 @@ class Stint(Trier):
         Begins it where people must not come between; else the engine does, perhaps later.
         """
         try:
-            if self.clock.monotonic() < self._hold_until:
+            if self.is_holding:
                 with self.session.transaction() as work:
                     self._hold(work)
                     with self.session.working():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from traceback import clear_frames
 
 from holdfast.core.caller import Caller
 from holdfast.core.codec import EventTypes
@@ -88,6 +89,9 @@ class Trier:
 
         Raises Halted where the event is to be tried again, or stops the projection.
         """
+        if isinstance(error, MemoryError):
+            # What its handler still holds: whatever comes next needs memory, too.
+            clear_frames(error.__traceback__)
         blamed = self._blamed.pop(event.position, None)
         if isinstance(blamed, ProcessDied):
             known = self.judge.record_of(event)

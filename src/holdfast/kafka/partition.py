@@ -61,7 +61,7 @@ class PartitionSource:
         self._consumer: Consumer | None = None
         self._session: Session | None = None
         self._events: list[ForeignEvent] = []
-        self._from = self._through = self._read = 0
+        self._from = self._through = self._read = self._committed = 0
         self._is_assigned = self._is_at_end = False
         self._projection, self._origin, self._checked = "", NO_ID, 0
         self._failed: Exception | None = None
@@ -92,13 +92,18 @@ class PartitionSource:
         if events:
             self._read = events[-1].position
         if start > KEPT_EVENTS:
-            self.committed(self._events[start - KEPT_EVENTS - 1].position)
+            self._drop(self._events[start - KEPT_EVENTS - 1].position)
         if len(events) == limit:
             return Chunk(events)
         return Chunk(events, held=not self._is_at_end, through=self._through)
 
     def committed(self, position: int) -> None:
-        """What is up to this position will not be read again; if it is, then from the broker."""
+        """What is up to this position will not be read again."""
+        self._committed = position
+        self._drop(position)
+
+    def _drop(self, position: int) -> None:
+        """What is up to this position comes from the broker if it is read again."""
         del self._events[: bisect_right(self._events, position, key=_position)]
         self._from = max(self._from, position)
 
@@ -143,7 +148,7 @@ class PartitionSource:
         """
         if self._through > self._checked and self._origin != NO_ID:
             if self.is_other(self._source.brokers.topic_id_now(self.topic)):
-                raise self._recreated(self._from)
+                raise self._recreated(self._committed)
             self._checked = self._through
 
     def forget(self) -> None:

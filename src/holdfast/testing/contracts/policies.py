@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from holdfast.app import App
 from holdfast.core import handling, runner
 from holdfast.core.backoff import Backoff
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, ProjectionFaulted
 from holdfast.core.event import Event, NewEvent
 from holdfast.core.failure import Failure
 from holdfast.core.policy import (
@@ -44,7 +44,9 @@ from holdfast.testing.contracts.failing import (
 from holdfast.testing.contracts.samples import (
     Counted,
     eventually,
+    execute,
     fetch,
+    status_of,
 )
 
 
@@ -233,6 +235,29 @@ class PolicyContract(FailingSums):
         with app.running():
             poison.wait_for(BreakerOpened)
         assert len(app.queue.list()) == 2
+
+    def test_a_row_that_can_not_be_loaded_is_no_event_s_fault(self, app: App) -> None:
+        """Rows are loaded for many events: none of them is parked or skipped for it."""
+
+        @dataclass
+        class Tagged:
+            stream: str
+            tags: list[int] = field(default_factory=list)
+
+        @app.projection(name="tagged", policy=Policy.best_effort())
+        class ByTags(TableProjection[Tagged]):
+            @on(Counted)
+            def counted(self, row: Tagged, event: Event[Counted]) -> None:
+                row.tags.append(event.data.n)
+
+        self.append(app, 1, 2, 3)
+        app.catch_up()
+        execute(app, """UPDATE tagged SET tags = '["broken"]' WHERE stream = '2'""")
+        self.append(app, 1, 2, 3)
+        with pytest.raises(ProjectionFaulted, match="tagged"):
+            app.catch_up()
+        assert app.queue.list() == []
+        assert status_of(app, "tagged").position == 3
 
     def test_text_that_is_none_is_the_event_s_own_fault(self, app: App) -> None:
         """A lone surrogate, in a row or in its key."""
