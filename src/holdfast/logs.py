@@ -20,6 +20,7 @@ TEXTS: dict[type, tuple[int, str]] = {
     signals.LeaseLost: (logging.WARNING, "lease lost, standing by"),
     signals.PollFailed: (logging.WARNING, "store unavailable, trying again"),
     signals.PollRecovered: (logging.INFO, "store available again"),
+    signals.Refused: (logging.INFO, "batch refused, reading it again in smaller ones"),
     signals.Failed: (logging.WARNING, "event failed"),
     signals.Decided: (logging.DEBUG, "policy decided"),
     signals.Retrying: (logging.INFO, "event is tried again"),

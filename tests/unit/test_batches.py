@@ -23,6 +23,7 @@ from holdfast import (
 )
 from holdfast.core import apply, folding, reading
 from holdfast.core.ports import Checkpoint, Chunk, Source
+from holdfast.core.signals import Refused, Signal
 from holdfast.core.stint import Stint
 from holdfast.core.suspicion import Suspicion
 from holdfast.sql.source import JournalSource
@@ -126,6 +127,8 @@ def test_what_the_database_refuses_is_found_in_any_chunk(
             row.number = event.data.n
 
     app.catch_up()
+    told: list[Signal] = []
+    app.listen(told.append)
     execute(app, "CREATE UNIQUE INDEX one_owner ON owners (number)")
     for n in range(40):
         app.journal.append(f"s{n}", [Counted(n if n % 15 else 0)])  # s15 and s30 have 0's number.
@@ -133,6 +136,7 @@ def test_what_the_database_refuses_is_found_in_any_chunk(
     for n in range(40):
         app.journal.append(f"s{n}", [Counted(100 + n)])
     app.catch_up()
+    assert any(isinstance(signal, Refused) and "UNIQUE" in signal.error for signal in told)
     rows = dict(fetch(app, "SELECT stream, number FROM owners"))
     assert rows == {f"s{n}": 100 + n for n in range(40) if n not in (15, 30)}
     assert sorted((i.lane, i.status) for i in app.queue.list()) == [

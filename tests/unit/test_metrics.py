@@ -36,6 +36,7 @@ HEARD: list[tuple[Signal, dict[Metric, float]]] = [
     (signals.Singled("p", "f", 7, 2, 10_000), {}),
     (signals.PollFailed("p", "f", 2, "why", 0.2), {catalogue.POLL_FAILURES: 1}),
     (signals.PollRecovered("p", "f", 2), {}),
+    (signals.Refused("p", "f", 7, "no"), {}),
     (signals.Failed("p", "f", 4, "T", "lane", 1, "ValueError", "no"), {catalogue.FAILED: 1}),
     (signals.Decided("p", "f", 4, "skip"), {}),
     (signals.Retrying("p", "f", 4, 2, 0.1), {catalogue.RETRIED: 1}),

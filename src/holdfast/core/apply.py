@@ -27,8 +27,8 @@ from holdfast.core.intake import VersionGap
 from holdfast.core.judge import Give
 from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.ports import Advance, Checkpoint
-from holdfast.core.queue import LOOK_LATER_SECONDS, OUTSTANDING, Entry, Record
-from holdfast.core.signals import Died, Duplicates, Parked, Queued, Skipped
+from holdfast.core.queue import LOOK_LATER_SECONDS, OUTSTANDING, Entry, Record, text_of
+from holdfast.core.signals import Died, Duplicates, Parked, Queued, Refused, Skipped
 from holdfast.core.stint import SLICE_SECONDS, Stint
 from holdfast.core.trying import Halted
 
@@ -74,13 +74,17 @@ class Applier:
         """
         try:
             return self._commit(chunks, singly=False)
-        except (Unrepeatable, BatchRefused):
-            self._is_wary = True
-            return None
         except Exception as error:
-            if not self._stint.session.refused(error):
+            self._is_wary = isinstance(error, Unrepeatable | BatchRefused)
+            if not (self._is_wary or self._stint.session.refused(error)):
                 raise
+            self._tell_refused(error.__cause__ or error if self._is_wary else error)
             return None
+
+    def _tell_refused(self, error: BaseException) -> None:
+        stint = self._stint
+        text = stint.definition.masked(f"{type(error).__name__}: {text_of(error)}")
+        stint.emit(Refused(*stint.names, stint.checkpoint.position, text))
 
     def pass_to(self, position: int) -> None:
         """Moves the checkpoint on where the feed has numbers without events."""

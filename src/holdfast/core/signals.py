@@ -71,6 +71,17 @@ class PollFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """What the events after a position have left can't be stored; they are read again, in smaller
+    batches, until it shows which of them is to blame, if any is."""
+
+    projection: str
+    feed: str
+    position: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class PollRecovered:
     """The store can be used again, after so many failures in a row."""
 
@@ -241,6 +252,7 @@ Signal = (
     | Singled
     | PollFailed
     | PollRecovered
+    | Refused
     | Failed
     | Decided
     | Retrying

@@ -56,6 +56,7 @@ def _values(signal: Signal) -> Iterator[tuple[Metric, float]]:
             | signals.LeaseLost()
             | signals.Singled()
             | signals.PollRecovered()
+            | signals.Refused()
             | signals.Decided()
             | signals.BreakerOpened()
             | signals.Queued()
