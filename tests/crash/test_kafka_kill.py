@@ -26,8 +26,10 @@ from tests.support.worker_gate import at_commit
 PARTITIONS = 4
 CONSUMERS = 3
 PRODUCERS = 2
+WORK_EVENTS = 100
 
 
+@pytest.mark.timeout(300)
 def test_producers_and_consumers_are_killed(
     store_url: str, kafka_broker: str, kafka_topic: MakeTopic
 ) -> None:
@@ -107,10 +109,10 @@ class Crew:
         self._started.close()
 
     def allow(self, until: int) -> None:
-        """The history is produced up to this number."""
-        self._allowed = until
+        """The history is produced up to this number at least."""
+        self._allowed = max(self._allowed, min(until, self._history.events))
         for producer in self._producers:
-            producer.allow(until)
+            producer.allow(self._allowed)
 
     def check(self) -> None:
         """Asserts that nobody has gone by himself."""
@@ -118,14 +120,24 @@ class Crew:
             assert process.is_running or process.said("Produced"), process
 
     def kill_consumer_at_work(self, chance: random.Random) -> None:
-        """Kills one inside a transaction, if any can be found there."""
-        while busy := [consumer for consumer in self.consumers if is_inside(consumer)]:
-            victim = chance.choice(busy)
-            victim.freeze()
-            if is_inside(victim):
-                break
-            victim.wake()
-        self.kill_consumer(victim if busy else chance.choice(self.consumers))
+        """Kills one inside a transaction: there is work until one is found there, or none left."""
+        while (victim := self._caught_at_work(chance)) is None and not self._is_all_done():
+            if min(count_processed(self._url).values()) >= self._allowed:
+                self.allow(self._allowed + WORK_EVENTS)
+        self.kill_consumer(victim or chance.choice(self.consumers))
+
+    def _caught_at_work(self, chance: random.Random) -> Consumer | None:
+        """One that stands inside a transaction, frozen there."""
+        for consumer in chance.sample(self.consumers, CONSUMERS):
+            if is_inside(consumer):
+                consumer.freeze()
+                if is_inside(consumer):
+                    return consumer
+                consumer.wake()
+        return None
+
+    def _is_all_done(self) -> bool:
+        return min(count_processed(self._url).values()) >= self._history.events
 
     def kill_consumer(self, victim: Consumer) -> None:
         self.consumers.remove(victim)

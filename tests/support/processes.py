@@ -11,6 +11,7 @@ go, and what the interpreter makes of its streams and variables when it starts.
 """
 
 import atexit
+import faulthandler
 import gc
 import json
 import os
@@ -235,6 +236,7 @@ def _become(descriptors: list[int], installed: list[str]) -> None:
     os.environ.update(what["env"])
     sys.path[:] = [what["cwd"], *os.environ["PYTHONPATH"].split(os.pathsep), *installed]
     invalidate_caches()
+    faulthandler.enable()  # A SIGABRT asks it where its threads stand.
     sys.argv = what["arguments"]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

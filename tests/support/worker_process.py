@@ -12,7 +12,8 @@ from tests.support.postgres import wait_until
 from tests.support.processes import ROOT, Process
 
 START_SECONDS = 30.0
-STOP_SECONDS = 30.0
+STOP_SECONDS = 60.0
+TOLD_LINES = 100
 
 
 class ChildProcess:
@@ -37,7 +38,7 @@ class ChildProcess:
 
     def __repr__(self) -> str:
         return f"worker {self.pid}, code {self._process.poll()}, said:\n" + "\n".join(
-            self.lines[-40:]
+            self.lines[-TOLD_LINES:]
         )
 
     @property
@@ -70,7 +71,13 @@ class ChildProcess:
         return self.wait()
 
     def wait(self, timeout_seconds: float = STOP_SECONDS) -> int:
-        code = self._process.wait(timeout_seconds)
+        try:
+            code = self._process.wait(timeout_seconds)
+        except TimeoutError as error:
+            self.send(signal.SIGABRT)  # It tells where its threads stand.
+            self._process.wait(timeout_seconds)
+            self._reader.join(timeout_seconds)
+            raise TimeoutError(repr(self)) from error
         self._reader.join(timeout_seconds)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             pipe.close()
