@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from threading import Condition
 
@@ -37,11 +38,11 @@ class Commits:
             self.moments.append(Moment(position, time.perf_counter()))
             self._changed.notify_all()
 
-    def listen_to(self, app: App, *, projection: str = "account_balance") -> None:
-        """Notes what one of the app's projections commits."""
+    def listen_to(self, app: App) -> None:
+        """Notes what the app's one projection commits."""
 
         def note(signal: Signal) -> None:
-            if isinstance(signal, Committed) and signal.projection == projection:
+            if isinstance(signal, Committed):
                 self.note(signal.position)
 
         app.listen(note)
@@ -51,6 +52,18 @@ class Commits:
             arrived = self._changed.wait_for(lambda: self._reached >= position, ARRIVAL_SECONDS)
         if not arrived:
             raise WrongResult(f"the projector is at {self._reached}, and should be at {position}")
+
+    @classmethod
+    def of_each(cls, app: App, projections: Iterable[str]) -> dict[str, Commits]:
+        """Those of many projections, with one listener: each is called for every signal."""
+        commits = {projection: cls() for projection in projections}
+
+        def note(signal: Signal) -> None:
+            if isinstance(signal, Committed):
+                commits[signal.projection].note(signal.position)
+
+        app.listen(note)
+        return commits
 
     @property
     def _reached(self) -> int:

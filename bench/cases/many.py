@@ -57,11 +57,11 @@ def tables(count: int) -> list[str]:
 
 def run(url: str, *, tables: list[str], events: int) -> Sample:
     """What a worker has read and burnt when all its projections have every event."""
-    app, commits = App(url), {table: Commits() for table in tables}
+    app = App(url)
     with closing(app):
-        for table, committed in commits.items():
+        for table in tables:
             add_table(app, table)
-            committed.listen_to(app, projection=table)
+        commits = Commits.of_each(app, tables)
         with app.running():
             watch = Stopwatch()
             appends = steady.append_steadily(url, events=events)

@@ -79,7 +79,11 @@ class PostgresDatabase:
                 f"can't read the database URL {url}: what is written with % is not UTF-8"
             ) from None
         self._conninfo = psycopg.conninfo.make_conninfo(
-            **{**_CONNECTION_DEFAULTS, **{k: str(v) for k, v in given.items()}}
+            **{
+                **_CONNECTION_DEFAULTS,
+                **{k: str(v) for k, v in given.items()},
+                "client_encoding": "UTF8",  # Texts are packed as that, whatever the database has.
+            }
         )
         self._opened: WeakSet[psycopg.Connection[Row]] = WeakSet()
         self._pool = Pool(
@@ -123,7 +127,7 @@ class PostgresDatabase:
     def settled(self, connection: PostgresConnection, after: int, limit: int) -> Chunk:
         rows, held = settled_rows(
             after,
-            read=lambda: connection.run("read", {"after": after, "limit": limit}),
+            read=lambda: connection.run_prepared("read", {"after": after, "limit": limit}),
             drawn=lambda: int(connection.run("last_drawn")[0][0]),
             bound=lambda: connection.run("in_flight")[0][0],
         )

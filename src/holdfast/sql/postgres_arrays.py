@@ -53,6 +53,11 @@ def packed(kind: ColumnKind, values: Sequence[Any]) -> Packed | list[Any]:
     return pack(values)
 
 
+def microseconds(moment: datetime) -> int:
+    """A moment as the server counts it."""
+    return (moment - EPOCH) // MICROSECOND
+
+
 def _packed_ints(values: Sequence[int], type_: int = INT8) -> Packed:
     lengths_and_values = chain.from_iterable(zip(repeat(8), values, strict=False))
     body = struct.pack(">" + "iq" * len(values), *lengths_and_values)
@@ -66,7 +71,7 @@ def _packed_texts(values: Sequence[str]) -> Packed:
 
 
 def _packed_moments(values: Sequence[datetime]) -> Packed:
-    return _packed_ints([(value - EPOCH) // MICROSECOND for value in values], TIMESTAMPTZ)
+    return _packed_ints([*map(microseconds, values)], TIMESTAMPTZ)
 
 
 def _head(type_: int, count: int) -> bytes:

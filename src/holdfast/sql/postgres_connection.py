@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,9 @@ from holdfast.core.ports import RowChanges
 from holdfast.core.table import Column, Key, TableSpec
 from holdfast.sql.database import Row, transaction_ended
 from holdfast.sql.postgres_arrays import packed
+from holdfast.sql.postgres_prepared import Prepared, can_pack
 from holdfast.sql.postgres_rows import arrays, deleting, loading, named, writing, writing_with
-from holdfast.sql.postgres_tx import PostgresTx
+from holdfast.sql.postgres_tx import PostgresTx, borrowed_socket
 from holdfast.sql.queries import pyformat, query
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class PostgresConnection:
         # One for all our own statements: to make one costs as much as to use it.
         self._cursor = raw.cursor(binary=True)
         self._handled: PostgresTx | None = None
-        self._made: dict[str, tuple[TableSpec, str]] = {}
+        self._prepared: dict[str, tuple[TableSpec | None, Prepared]] = {}
 
     @property
     def tx(self) -> PostgresTx:
@@ -48,6 +50,11 @@ class PostgresConnection:
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
         with self._translated():
             return _rows(self._cursor.execute(pyformat(query(name, "postgres")), params or {}))
+
+    def run_prepared(self, name: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        """Runs a named statement that is run over and over."""
+        with self._translated():
+            return self._statement(name).run(params)
 
     def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
         with self._translated():
@@ -74,11 +81,15 @@ class PostgresConnection:
         if rows is None:
             return self.run(name, params)
         table, changes = rows
-        values = {**params, **named(table, changes)}
+        values = named(table, changes)
         try:
             with self._translated():
-                found = self._cursor.execute(self._with_rows(name, table), values)
-                return [row[:-1] for row in found.fetchall()]
+                statement = self._statement(name, table)
+                if can_pack(values):
+                    found = statement.run({**params, **values})
+                else:
+                    found = self._cursor.execute(statement.sql, {**params, **values}).fetchall()
+                return [row[:-1] for row in found]
         except psycopg.errors.DivisionByZero:
             return None  # By us, or by what people have made of the table: it is seen step by step.
 
@@ -142,8 +153,9 @@ class PostgresConnection:
             self.raw.cancel_safe(timeout=CANCEL_SECONDS)
 
     def abort(self) -> None:
-        with suppress(psycopg.Error):
-            self.raw.close()
+        # Whoever waits for an answer finds that none comes. To close it would free what he uses.
+        with suppress(psycopg.Error, OSError), borrowed_socket(self.raw) as end:
+            end.shutdown(socket.SHUT_RDWR)
 
     def check_intact(self) -> None:
         # COMMIT would answer ROLLBACK without an error if a statement has failed and the error
@@ -183,13 +195,15 @@ class PostgresConnection:
         with self._translated():
             self.raw.execute(deleting(table), [list(part) for part in zip(*keys, strict=True)])
 
-    def _with_rows(self, name: str, table: TableSpec) -> str:
-        """The statement, made once: a runner uses it for every batch."""
-        made_for, sql = self._made.get(name, (None, ""))
-        if made_for is not table:
-            sql = writing_with(table, pyformat(query(name, "postgres")))
-            self._made[name] = table, sql
-        return sql
+    def _statement(self, name: str, table: TableSpec | None = None) -> Prepared:
+        """A statement, made once: a runner uses it for every batch. With a table, it writes it."""
+        known = self._prepared.get(name)
+        if known is None or known[0] is not table:
+            sql = pyformat(query(name, "postgres"))
+            if table is not None:
+                sql = writing_with(table, sql)
+            self._prepared[name] = known = table, Prepared(self.raw, sql)
+        return known[1]
 
     @property
     def is_lost(self) -> bool:

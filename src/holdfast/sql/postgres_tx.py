@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from threading import RLock
 from typing import Any
 
@@ -147,9 +147,15 @@ def _gather(raw: psycopg.Connection[Row], *, on: bool) -> None:
     """
     if sys.platform != "linux":
         return
-    with suppress(OSError, psycopg.Error):
-        borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=raw.fileno())
-        try:
-            borrowed.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, on)
-        finally:
-            borrowed.detach()
+    with suppress(OSError, psycopg.Error), borrowed_socket(raw) as connected:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, on)
+
+
+@contextmanager
+def borrowed_socket(raw: psycopg.Connection[Row]) -> Iterator[socket.socket]:
+    """A connection's socket, which stays the driver's."""
+    borrowed = socket.socket(fileno=raw.fileno())
+    try:
+        yield borrowed
+    finally:
+        borrowed.detach()
