@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from holdfast.core.caches import drop_oldest
 from holdfast.core.caller import Caller, Function
 from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
@@ -90,8 +91,7 @@ class TableEngine:
             cached.stored, cached.base = cached.row is not None, cached.position
             cached.is_changed = False
         self.changed.clear()
-        while len(self.rows) > MAX_CACHED_ROWS:
-            self.rows.pop(next(iter(self.rows)))
+        drop_oldest(self.rows, most=MAX_CACHED_ROWS)
         return ()
 
     def forget(self) -> None:

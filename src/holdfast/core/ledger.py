@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.core.caches import drop_oldest
 from holdfast.core.event import RawEvent
 from holdfast.core.intake import Intake, VersionGap
 from holdfast.core.ports import Checkpoint, Revised, Session, Work
@@ -222,8 +223,7 @@ class Versions:
         self._known |= self._begun
         self._begun.clear()
         self._waiting.clear()
-        while len(self._known) > MAX_CACHED_STREAMS:
-            self._known.pop(next(iter(self._known)))
+        drop_oldest(self._known, most=MAX_CACHED_STREAMS)
 
     def forget(self) -> None:
         self._known.clear()
