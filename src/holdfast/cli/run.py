@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import ExitStack, suppress
 from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -143,24 +144,28 @@ def _stop(supervisor: Supervisor, stop_seconds: float, *, exit_on_fault: bool) -
         hung = ", ".join(runner.definition.name for runner in supervisor.running)
         _say(f"did not stop in {stop_seconds:g} s: {hung}; what they had begun is undone")
         supervisor.abandon(ABANDON_SECONDS)
-        # Their threads may hold locks that an orderly exit would wait for.
-        _flush()
-        os._exit(EXIT_FAULTED if supervisor.faulted else 1)
+        _exit_at_once(EXIT_FAULTED if supervisor.faulted else 1)
 
 
 def _end(supervisor: Supervisor) -> None:
     faulted = [runner.definition.name for runner in supervisor.faulted]
     if faulted:
         _say(f"ended; faulted: {', '.join(faulted)}. holdfast status says why")
-        sys.exit(EXIT_FAULTED)
-    _say("stopped")
+    else:
+        _say("stopped")
+    code = EXIT_FAULTED if faulted else 0
+    if supervisor.has_left_threads:
+        _exit_at_once(code)
+    sys.exit(code)
 
 
 def _say(text: str) -> None:
     logging.getLogger("holdfast").info(text)
 
 
-def _flush() -> None:
+def _exit_at_once(code: int) -> NoReturn:
+    """Threads run on that may hold locks, for which an orderly exit would wait."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
+    os._exit(code)

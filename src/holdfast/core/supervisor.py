@@ -61,6 +61,11 @@ class Supervisor:
         return this in self._threads or any(this in runner.threads for runner in self.runners)
 
     @property
+    def has_left_threads(self) -> bool:
+        """Whether threads run on that nobody waits for: a client's that can't say good-bye."""
+        return any(thread.is_alive() for runner in self.runners for thread in runner.threads)
+
+    @property
     def running(self) -> list[Worker]:
         """The runners that have not ended."""
         pairs = zip(self.runners, self._threads, strict=True)

@@ -131,6 +131,8 @@ class KafkaWorker(Worker):
         leaving = threading.Thread(target=member.close, name="holdfast leaves", daemon=True)
         leaving.start()
         leaving.join(LEAVE_SECONDS)
+        if leaving.is_alive():
+            self.threads.append(leaving)
 
     @property
     def group(self) -> str:
