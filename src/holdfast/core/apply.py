@@ -229,13 +229,13 @@ class Applier:
         monotonic, stopping = stint.clock.monotonic, stint.stopping
         folds, at = stint.definition.table is not None, plain.at
         ledger = None if stint.definition.intake is None else stint.ledger
-        asks = self._asking(batch)
+        free = self._free(batch)
         looked, few = monotonic(), 1
         while at < len(events):
             part = events[at : at + few]
             after = at + len(part)
-            if asks is not None:
-                part = [*takewhile(asks, part)]
+            if free is not None:
+                part = free(part)
             if ledger is None:
                 yield from part
                 at += len(part)
@@ -250,18 +250,27 @@ class Applier:
             few = QUICK_EVENTS if folds and now - looked < QUICK_SECONDS else 1
             looked = now
 
-    def _asking(self, batch: Batch) -> Callable[[RawEvent], bool] | None:
-        """What tells whether nothing is known of an event, and its lane is open; None: of all."""
-        is_marked, has_lanes = self._stint.marked(self._rulings), bool(self._stint.lanes)
-        if is_marked is None and not has_lanes:
+    def _free(self, batch: Batch) -> Callable[[Sequence[RawEvent]], Sequence[RawEvent]] | None:
+        """What leaves the first events of which nothing is known, and whose lanes are open.
+
+        None: that is all of them.
+        """
+        lanes, is_marked = self._stint.lanes, self._stint.marked(self._rulings)
+        if is_marked is None and not lanes:
             return None
+        by_stream = self._by_stream and is_marked is None
 
         def is_free(event: RawEvent) -> bool:
             if is_marked is not None and is_marked(event.position):
                 return False
-            return not (has_lanes and self._is_closed(batch, event))
+            return not (lanes and self._is_closed(batch, event))
 
-        return is_free
+        def free(events: Sequence[RawEvent]) -> Sequence[RawEvent]:
+            if by_stream and lanes.are_open([event.stream for event in events]):
+                return events
+            return [*takewhile(is_free, events)]
+
+        return free
 
     def _is_closed(self, batch: Batch, event: RawEvent) -> bool:
         """Whether something waits in the event's lane, or may."""

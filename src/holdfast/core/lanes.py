@@ -34,6 +34,10 @@ class Lanes:
     def __contains__(self, lane: str) -> bool:
         return lane in self._closed or lane in self._begun
 
+    def are_open(self, lanes: Sequence[str]) -> bool:
+        """Whether none of them is closed."""
+        return self._closed.keys().isdisjoint(lanes) and self._begun.keys().isdisjoint(lanes)
+
     def get(self, lane: str) -> Lane | None:
         """The lane, if it is closed, by what is committed or by what is begun."""
         return self._begun.get(lane) or self._closed.get(lane)
