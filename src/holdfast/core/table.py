@@ -102,11 +102,8 @@ class TableSpec:
         So what a handler finds in a row does not depend on where a batch has ended. `before`: a
         snapshot of it, when it had such values; what is the same still has.
         """
-        if not self.reshaped:
-            return
-        values = self.take(row)
         for index, name, settle in self.reshaped:
-            value = values[index]
+            value = getattr(row, name)
             if before is None or value is not before[index]:
                 try:
                     settled = settle(value)
