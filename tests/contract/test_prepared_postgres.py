@@ -22,6 +22,7 @@ from holdfast.sql.url import PostgresUrl, parse_url
 from holdfast.testing.contracts.samples import WAIT_SECONDS, Counted, fetch
 from tests.support.postgres import wait_until
 
+PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%%'"
 SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
 
 
@@ -77,6 +78,36 @@ def test_a_statement_that_was_forgotten_is_prepared_again(
     assert [*statement.run({"n": 2})] == [(2,)]
 
 
+def test_nothing_is_prepared_on_a_connection_that_is_lent(
+    postgres_url: str, database: PostgresDatabase
+) -> None:
+    """It goes back to the pool, and nobody would use the statement again."""
+    with App(postgres_url) as app:
+        app.migrate()
+    for _ in range(3):
+        with database.reading() as lent:
+            lent.run_often("read", {"after": 0, "limit": 1})
+    with database.reading() as lent:
+        assert lent.run_native(PREPARED, {}) == [(0,)]
+    with closing(database.connect()) as own:
+        for _ in range(3):
+            own.run_often("read", {"after": 0, "limit": 1})
+        assert own.run_native(PREPARED, {}) == [(1,)]
+
+
+def test_a_thread_that_a_handler_has_left_waits_for_its_turn(
+    database: PostgresDatabase, raw: psycopg.Connection[Row]
+) -> None:
+    connection = database.connect()
+    sleeps = Prepared(connection.raw, "SELECT 'ours' FROM pg_sleep(%(seconds)s::double precision)")
+    with ThreadPoolExecutor(2) as pool, closing(connection):
+        ours = pool.submit(sleeps.run, {"seconds": 1.0})
+        wait_until(lambda: raw.execute(SLEEPING).fetchone() == (1,), WAIT_SECONDS, "it to sleep")
+        theirs = pool.submit(lambda: connection.raw.execute("SELECT 'theirs'").fetchall())
+        assert [*ours.result(WAIT_SECONDS)] == [("ours",)]
+        assert theirs.result(WAIT_SECONDS) == [("theirs",)]
+
+
 def test_errors_are_the_drivers(raw: psycopg.Connection[Row]) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable, match="nowhere"):
         Prepared(raw, "SELECT 1 FROM nowhere")
@@ -96,12 +127,12 @@ def test_a_connection_is_ended_under_a_thread_that_waits(
         waiting = pool.submit(waits.run, {"seconds": 3600.0})
         wait_until(lambda: raw.execute(SLEEPING).fetchone() == (1,), WAIT_SECONDS, "it to sleep")
         connection.abort()
+        assert connection.is_lost
         with pytest.raises(psycopg.OperationalError) as caught:
             waiting.result(WAIT_SECONDS)
         assert database.unavailable(caught.value) is not None
-        assert connection.is_lost
         with pytest.raises(StoreUnavailable):
-            connection.run_prepared("read", {"after": 0, "limit": 1})
+            connection.run_often("read", {"after": 0, "limit": 1})
     # The server looks after its clients once a second.
     wait_until(lambda: raw.execute(SLEEPING).fetchone() == (0,), WAIT_SECONDS, "it to end")
 

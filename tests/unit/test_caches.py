@@ -11,3 +11,12 @@ def test_what_was_put_in_last_stays() -> None:
     assert len(kept) == 4
     drop_oldest(kept, most=0)
     assert kept == {}
+
+
+def test_some_room_is_made_at_once() -> None:
+    kept = dict.fromkeys(range(100))
+    drop_oldest(kept, most=100)
+    assert [*kept] == [*range(100)]
+    kept[100] = None
+    drop_oldest(kept, most=100)
+    assert [*kept] == [*range(11, 101)]

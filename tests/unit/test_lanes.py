@@ -215,3 +215,14 @@ def test_what_is_committed_is_due_and_what_is_rolled_back_is_not(
     new = [at(seconds) for name, seconds in dict(reversed(parked)).items() if name not in closed]
     times = [*new, *([before] if before is not None else [])]
     assert lanes.next_due() == min(times, default=None)
+
+
+def test_many_lanes_are_looked_up_at_once() -> None:
+    lanes = Lanes({"a": Lane(1, None)})
+    assert lanes.are_open(["b", "c", "b"])
+    assert lanes.are_open([])
+    assert not lanes.are_open(["b", "a"])
+    lanes.add(entry(2, "c"))
+    assert not lanes.are_open(["b", "c"])
+    lanes.roll_back()
+    assert lanes.are_open(["b", "c"])

@@ -311,3 +311,10 @@ def test_the_definition_tells_what_rows_depend_on() -> None:
         '{"key": ["id"], "columns": {"id": "str", "amount": "int", '
         '"seen": "datetime | None", "tags": "JSON"}}'
     )
+
+
+def test_a_row_that_has_lost_a_field_is_refused() -> None:
+    table, row = table_of(Account, name="accounts"), Account("a")
+    del row.id
+    with pytest.raises(ValueError, match=r"table 'accounts' has lost a field: .*'id'"):
+        table.checked([row])

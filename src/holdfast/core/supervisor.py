@@ -62,7 +62,7 @@ class Supervisor:
 
     @property
     def has_left_threads(self) -> bool:
-        """Whether threads run on that nobody waits for: a client's that can't say good-bye."""
+        """Whether threads run on that nobody waits for, such as a client that can't leave."""
         return any(thread.is_alive() for runner in self.runners for thread in runner.threads)
 
     @property

@@ -102,8 +102,11 @@ class TableSpec:
         So what a handler finds in a row does not depend on where a batch has ended. `before`: a
         snapshot of it, when it had such values; what is the same still has.
         """
+        if not self.reshaped:
+            return
+        values = self.take(row)
         for index, name, settle in self.reshaped:
-            value = getattr(row, name)
+            value = values[index]
             if before is None or value is not before[index]:
                 try:
                     settled = settle(value)
@@ -124,7 +127,11 @@ class TableSpec:
 
     def checked(self, rows: typing.Sequence[Any]) -> list[typing.Sequence[Any]]:
         """The same for many rows, column by column."""
-        columns: list[typing.Sequence[Any]] = list(zip(*map(self.take, rows), strict=True))
+        columns: list[typing.Sequence[Any]]
+        try:
+            columns = list(zip(*map(self.take, rows), strict=True))
+        except AttributeError as error:
+            raise ValueError(f"a row of table {self.name!r} has lost a field: {error}") from None
         for index, column in enumerate(self.columns):
             values = columns[index]
             given = [v for v in values if v is not None] if column.optional else values

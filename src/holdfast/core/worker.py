@@ -86,7 +86,7 @@ class Worker(ABC):
         self._stop = threading.Event()
         self._arrived = False
         self.threads: list[threading.Thread] = []
-        """Those that it has started by itself, for handlers to run on."""
+        """Those that it has started by itself, and that may be running still."""
 
     def stop(self) -> None:
         """Asks it to finish what it has begun and end. The feed must be woken as well."""

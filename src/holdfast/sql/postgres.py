@@ -99,7 +99,7 @@ class PostgresDatabase:
     @contextmanager
     def reading(self) -> Iterator[PostgresConnection]:
         with self._pooled() as raw:
-            yield PostgresConnection(self, raw)
+            yield PostgresConnection(self, raw, is_lent=True)
 
     appending = reading
 
@@ -127,7 +127,7 @@ class PostgresDatabase:
     def settled(self, connection: PostgresConnection, after: int, limit: int) -> Chunk:
         rows, held = settled_rows(
             after,
-            read=lambda: connection.run_prepared("read", {"after": after, "limit": limit}),
+            read=lambda: connection.run_often("read", {"after": after, "limit": limit}),
             drawn=lambda: int(connection.run("last_drawn")[0][0]),
             bound=lambda: connection.run("in_flight")[0][0],
         )

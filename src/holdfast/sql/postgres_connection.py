@@ -17,7 +17,7 @@ from holdfast.core.ports import RowChanges
 from holdfast.core.table import Column, Key, TableSpec
 from holdfast.sql.database import Row, transaction_ended
 from holdfast.sql.postgres_arrays import packed
-from holdfast.sql.postgres_prepared import Prepared, can_pack
+from holdfast.sql.postgres_prepared import Prepared, are_packed
 from holdfast.sql.postgres_rows import arrays, deleting, loading, named, writing, writing_with
 from holdfast.sql.postgres_tx import PostgresTx, borrowed_socket
 from holdfast.sql.queries import pyformat, query
@@ -36,12 +36,17 @@ CANCEL_SECONDS = 5.0
 class PostgresConnection:
     """One psycopg connection in autocommit mode."""
 
-    def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Row]) -> None:
-        self._database, self.raw = database, raw
+    def __init__(
+        self, database: PostgresDatabase, raw: psycopg.Connection[Row], *, is_lent: bool = False
+    ) -> None:
+        """`is_lent`: for a moment, so that it is not worth while to prepare statements."""
+        self._database, self.raw, self._is_lent = database, raw, is_lent
+        self._is_aborted = False
         # One for all our own statements: to make one costs as much as to use it.
         self._cursor = raw.cursor(binary=True)
         self._handled: PostgresTx | None = None
-        self._prepared: dict[str, tuple[TableSpec | None, Prepared]] = {}
+        self._made: dict[str, tuple[TableSpec, str]] = {}
+        self._prepared: dict[str, Prepared] = {}
 
     @property
     def tx(self) -> PostgresTx:
@@ -51,10 +56,12 @@ class PostgresConnection:
         with self._translated():
             return _rows(self._cursor.execute(pyformat(query(name, "postgres")), params or {}))
 
-    def run_prepared(self, name: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        """Runs a named statement that is run over and over."""
+    def run_often(self, name: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        """Runs a named statement that a runner runs over and over, outside of a transaction."""
+        if self._is_lent:
+            return self.run(name, params)
         with self._translated():
-            return self._statement(name).run(params)
+            return self._statement(pyformat(query(name, "postgres"))).run(params)
 
     def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
         with self._translated():
@@ -81,14 +88,13 @@ class PostgresConnection:
         if rows is None:
             return self.run(name, params)
         table, changes = rows
-        values = named(table, changes)
+        sql, values = self._with_rows(name, table), named(table, changes)
         try:
             with self._translated():
-                statement = self._statement(name, table)
-                if can_pack(values):
-                    found = statement.run({**params, **values})
+                if are_packed(values):
+                    found = self._statement(sql).run({**params, **values})
                 else:
-                    found = self._cursor.execute(statement.sql, {**params, **values}).fetchall()
+                    found = self._cursor.execute(sql, {**params, **values}).fetchall()
                 return [row[:-1] for row in found]
         except psycopg.errors.DivisionByZero:
             return None  # By us, or by what people have made of the table: it is seen step by step.
@@ -154,6 +160,7 @@ class PostgresConnection:
 
     def abort(self) -> None:
         # Whoever waits for an answer finds that none comes. To close it would free what he uses.
+        self._is_aborted = True
         with suppress(psycopg.Error, OSError), borrowed_socket(self.raw) as end:
             end.shutdown(socket.SHUT_RDWR)
 
@@ -195,19 +202,23 @@ class PostgresConnection:
         with self._translated():
             self.raw.execute(deleting(table), [list(part) for part in zip(*keys, strict=True)])
 
-    def _statement(self, name: str, table: TableSpec | None = None) -> Prepared:
-        """A statement, made once: a runner uses it for every batch. With a table, it writes it."""
-        known = self._prepared.get(name)
-        if known is None or known[0] is not table:
-            sql = pyformat(query(name, "postgres"))
-            if table is not None:
-                sql = writing_with(table, sql)
-            self._prepared[name] = known = table, Prepared(self.raw, sql)
-        return known[1]
+    def _with_rows(self, name: str, table: TableSpec) -> str:
+        """The statement, made once: a runner uses it for every batch."""
+        made_for, sql = self._made.get(name, (None, ""))
+        if made_for is not table:
+            sql = writing_with(table, pyformat(query(name, "postgres")))
+            self._made[name] = table, sql
+        return sql
+
+    def _statement(self, sql: str) -> Prepared:
+        known = self._prepared.get(sql)
+        if known is None:
+            known = self._prepared[sql] = Prepared(self.raw, sql)
+        return known
 
     @property
     def is_lost(self) -> bool:
-        return self.raw.closed
+        return self._is_aborted or self.raw.closed
 
     def close(self) -> None:
         with suppress(psycopg.Error):

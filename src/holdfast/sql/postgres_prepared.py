@@ -19,7 +19,7 @@ from psycopg.pq import ConnStatus, ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
 from holdfast.sql.database import Row
-from holdfast.sql.postgres_arrays import INT8, TEXT, TIMESTAMPTZ, microseconds
+from holdfast.sql.postgres_arrays import INT8, TEXT, TIMESTAMPTZ, Packed, microseconds
 
 INT4, FLOAT8, UUID_ = 23, 701, 2950
 
@@ -46,29 +46,29 @@ class Prepared:
 
     def __init__(self, raw: psycopg.Connection[Row], sql: str) -> None:
         """`sql` has parameters written `%(name)s`."""
-        self.sql, self._pgconn = sql, raw.pgconn
-        self._name = f"holdfast_{next(_numbers)}".encode()
+        self._pgconn, self._lock = raw.pgconn, raw.lock
         self._text, self._names = _numbered(sql)
-        self._loader = Transformer(raw)
         self._formats = [Format.BINARY] * len(self._names)
-        self._prepare()
+        self._loader = Transformer(raw)
+        with self._lock:
+            self._prepare()
 
     def run(self, params: Mapping[str, Any]) -> Sequence[Row]:
         """What it returns. Values of types that are not packed here have to be `Packed`."""
         values = map(params.__getitem__, self._names)
-        data: list[Any] = [
-            None if value is None else value.data if pack is None else pack(value)
-            for value, pack in zip(values, self._packers, strict=True)
-        ]
-        try:
-            result = self._execute(data)
-        except psycopg.errors.InvalidSqlStatementName:
-            self._prepare()
-            result = self._execute(data)
+        data: list[Any] = [*map(_data, values, self._packers)]
+        # The driver's: a handler may have left a thread behind that uses the connection.
+        with self._lock:
+            try:
+                result = self._execute(data)
+            except psycopg.errors.InvalidSqlStatementName:
+                self._prepare()
+                result = self._execute(data)
         self._loader.set_pgresult(result)
         return self._loader.load_rows(0, result.ntuples, tuple)
 
     def _prepare(self) -> None:
+        self._name = f"holdfast_{next(_numbers)}".encode()
         self._checked(self._pgconn.prepare(self._name, self._text.encode()))
         described = self._checked(self._pgconn.describe_prepared(self._name))
         types = map(described.param_type, range(len(self._names)))
@@ -86,9 +86,18 @@ class Prepared:
         raise psycopg.errors.error_from_result(result)
 
 
-def can_pack(values: Mapping[str, Any]) -> bool:
-    """Whether rows go this way: some kinds of values are the driver's to pack."""
+def are_packed(values: Mapping[str, Any]) -> bool:
+    """Whether no array among them is left to the driver, as some kinds of values are."""
     return not any(isinstance(value, list) for value in values.values())
+
+
+def _data(value: Any, pack: Callable[[Any], bytes] | None) -> bytes | None:
+    if value is None:
+        return None
+    if pack is not None:
+        return pack(value)
+    assert isinstance(value, Packed), f"{type(value).__name__} is the driver's to pack"
+    return value.data
 
 
 def _numbered(sql: str) -> tuple[str, list[str]]:
