@@ -38,7 +38,11 @@ class Tx(Protocol):
 
     @property
     def connection(self) -> Any:
-        """The driver's own connection, inside the transaction. Don't commit or roll back."""
+        """The driver's own connection, inside the transaction.
+
+        Don't commit or roll back, and leave it as it was: SET LOCAL instead of SET, a cursor of
+        your own instead of other settings, no DEALLOCATE.
+        """
 
     def execute(self, sql: str, params: Any = ()) -> int:
         """Runs one statement and returns the number of rows it changed."""

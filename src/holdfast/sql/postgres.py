@@ -244,6 +244,10 @@ class PostgresDatabase:
             return StoreConflict(
                 f"another transaction has appended the same; append again: {message}"
             )
+        if state == "0A000" and error.diag.source_function == "RevalidateCachedQuery":
+            return StoreUnavailable(
+                f"a table was altered meanwhile; a new connection sees it: {message}"
+            )
         if state is not None:
             lost = state.startswith(("08", "25P", "57P"))
             return (

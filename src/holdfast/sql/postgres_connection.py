@@ -114,7 +114,7 @@ class PostgresConnection:
         mark = str(uuid4())
         then = f"; {SAVEPOINT}" if savepoint else ""
         with self._translated():
-            self.raw.execute(f"SET LOCAL holdfast.handling = '{mark}'{then}")
+            self.raw.execute(f"SET LOCAL holdfast.handling = '{mark}'{then}", prepare=False)
         tx = self._handled = self.tx
         try:
             yield tx
@@ -124,9 +124,8 @@ class PostgresConnection:
             tx.leave()
             self._handled = None
         self.check_intact()
-        with self._translated():
-            row = self.raw.execute("SELECT current_setting('holdfast.handling', true)").fetchone()
-        if row != (mark,):
+        # By our own cursor: a handler may have given the connection another kind of rows.
+        if self.run_native("SELECT current_setting('holdfast.handling', true)", {}) != [(mark,)]:
             raise transaction_ended()
 
     def savepoint(self, *, renewed: bool) -> None:
@@ -138,7 +137,7 @@ class PostgresConnection:
         release = "RELEASE SAVEPOINT holdfast_event; " if renewed else ""
         with self._translated():
             try:
-                self.raw.execute(release + SAVEPOINT)
+                self.raw.execute(release + SAVEPOINT, prepare=False)
             except psycopg.errors.InvalidSavepointSpecification:
                 raise transaction_ended() from None
 
@@ -187,7 +186,7 @@ class PostgresConnection:
         with self._translated():
             kinds = [table.columns[i].kind for i in table.key_indexes]
             columns = map(packed, kinds, zip(*keys, strict=True))
-            for *stored, position in self.raw.execute(loading(table), [*columns], binary=True):
+            for *stored, position in self._cursor.execute(loading(table), [*columns]).fetchall():
                 for i in json_at:
                     if stored[i] is not None:
                         stored[i] = _typed(stored[i], table.columns[i])
