@@ -91,7 +91,8 @@ def check_complete(app: App, cluster: MockCluster, topic: str) -> None:
 def test_what_passes_is_the_clients_affair(
     app: App, mock_kafka: MockCluster, publish: Callable[..., str], failures: list[str], code: int
 ) -> None:
-    topic = publish(mock_kafka)
+    # It may take its time: what is shown is that it does not give up.
+    topic = publish(mock_kafka, timeout_seconds=60.0)
     append(app, 9)
     mock_kafka.fail(PRODUCE, code, code)
     app.catch_up()
