@@ -54,7 +54,6 @@ def publish(app: App) -> Callable[..., str]:
 
     def register(cluster: MockCluster, *, partitions: int = 1, **attributes: Any) -> str:
         topic = cluster.create_topic(partitions=partitions)
-        attributes = {"timeout_seconds": 1.0, **attributes}
         cls = publisher(topic=topic, bootstrap=cluster.bootstrap, **attributes)
         app.projection(poll=QUICK, policy=PARK)(cls)
         return topic
@@ -91,8 +90,7 @@ def check_complete(app: App, cluster: MockCluster, topic: str) -> None:
 def test_what_passes_is_the_clients_affair(
     app: App, mock_kafka: MockCluster, publish: Callable[..., str], failures: list[str], code: int
 ) -> None:
-    # It may take its time: what is shown is that it does not give up.
-    topic = publish(mock_kafka, timeout_seconds=60.0)
+    topic = publish(mock_kafka)
     append(app, 9)
     mock_kafka.fail(PRODUCE, code, code)
     app.catch_up()
@@ -153,7 +151,7 @@ def test_nothing_is_committed_while_brokers_are_away(
     app: App, publish: Callable[..., str], failures: list[str]
 ) -> None:
     with MockCluster() as cluster:
-        topic = publish(cluster, partitions=2)
+        topic = publish(cluster, partitions=2, timeout_seconds=1.0)
         append(app, 9)
         app.catch_up()
         cluster.go_down()
@@ -260,7 +258,7 @@ def test_secrets_are_nowhere(
     assert "hush" not in str(refused.value)
     assert refused.value.__cause__ is None
     sasl = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}
-    publish(mock_kafka, settings={**secret, **sasl})
+    publish(mock_kafka, timeout_seconds=1.0, settings={**secret, **sasl})
     append(app, 3)
     with app.running():
         wait_until(lambda: len(failures) >= 2, 30, "failures")
