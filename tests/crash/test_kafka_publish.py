@@ -92,6 +92,8 @@ def kill_publishers(
         with WorkerProcess(url, command=COMMAND, batch_events=BATCH_EVENTS) as worker:
             head = app.journal.head()
             app.wait_for("publish", head, timeout_seconds=60)
+            # The one before may have done it all: a signal while it starts is another matter.
+            wait_until(lambda: any("running" in line for line in worker.lines), 60, repr(worker))
             assert worker.stop() == 0, worker
         app.catch_up()
         twice = check_topic(app, broker, topic)
