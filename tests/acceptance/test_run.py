@@ -33,6 +33,30 @@ def test_works_and_stops_cleanly(any_place: Place, number: signal.Signals) -> No
     assert worker.out == []
 
 
+EAGER = """
+import os, signal
+import bank
+from holdfast import App
+
+class Eager(App):
+    def supervise(self, **options):
+        os.kill(os.getpid(), signal.SIGTERM)  # Somebody is in a hurry.
+        return super().supervise(**options)
+
+bank.app.__class__ = Eager
+app = bank.app
+"""
+
+
+def test_a_signal_before_it_has_begun_is_not_lost(place: Place) -> None:
+    place.credit(1)
+    (place.folder / "eager.py").write_text(EAGER)
+    worker = place.start("run", "eager:app")
+    assert worker.wait() == 0, worker.err
+    assert worker.err[-1].endswith("INFO stopped")
+    assert {s["state"] for s in place.statuses().values()} == {"stopped"}
+
+
 def test_a_stop_commits_what_was_begun(any_place: Place, tmp_path: Path) -> None:
     """The handler returns after the signal: its event is in, with all before it, and no other."""
     file = tmp_path / "hold"

@@ -1,8 +1,8 @@
 """Statements that go to PostgreSQL in one call of the C library."""
 
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from holdfast.core.values import MAX_INT, MIN_INT
 from holdfast.sql.database import Row
 from holdfast.sql.postgres import PostgresDatabase
 from holdfast.sql.postgres_arrays import packed
+from holdfast.sql.postgres_connection import PostgresConnection
 from holdfast.sql.postgres_prepared import Prepared
 from holdfast.sql.url import PostgresUrl, parse_url
 from holdfast.testing.contracts.samples import WAIT_SECONDS, Counted, fetch
@@ -98,11 +99,8 @@ def test_nothing_is_prepared_on_a_connection_that_is_lent(
 def test_a_thread_that_a_handler_has_left_waits_for_its_turn(
     database: PostgresDatabase, raw: psycopg.Connection[Row]
 ) -> None:
-    connection = database.connect()
-    sleeps = Prepared(connection.raw, "SELECT 'ours' FROM pg_sleep(%(seconds)s::double precision)")
-    with ThreadPoolExecutor(2) as pool, closing(connection):
-        ours = pool.submit(sleeps.run, {"seconds": 1.0})
-        wait_until(lambda: raw.execute(SLEEPING).fetchone() == (1,), WAIT_SECONDS, "it to sleep")
+    with ThreadPoolExecutor(2) as pool, closing(database.connect()) as connection:
+        ours = _asleep(connection, pool, raw, seconds=1.0)
         theirs = pool.submit(lambda: connection.raw.execute("SELECT 'theirs'").fetchall())
         assert [*ours.result(WAIT_SECONDS)] == [("ours",)]
         assert theirs.result(WAIT_SECONDS) == [("theirs",)]
@@ -121,11 +119,8 @@ def test_errors_are_the_drivers(raw: psycopg.Connection[Row]) -> None:
 def test_a_connection_is_ended_under_a_thread_that_waits(
     database: PostgresDatabase, raw: psycopg.Connection[Row]
 ) -> None:
-    connection = database.connect()
-    waits = Prepared(connection.raw, "SELECT 1 FROM pg_sleep(%(seconds)s::double precision)")
-    with ThreadPoolExecutor(1) as pool, closing(connection):
-        waiting = pool.submit(waits.run, {"seconds": 3600.0})
-        wait_until(lambda: raw.execute(SLEEPING).fetchone() == (1,), WAIT_SECONDS, "it to sleep")
+    with ThreadPoolExecutor(1) as pool, closing(database.connect()) as connection:
+        waiting = _asleep(connection, pool, raw, seconds=3600.0)
         connection.abort()
         assert connection.is_lost
         with pytest.raises(psycopg.OperationalError) as caught:
@@ -135,6 +130,20 @@ def test_a_connection_is_ended_under_a_thread_that_waits(
             connection.run_often("read", {"after": 0, "limit": 1})
     # The server looks after its clients once a second.
     wait_until(lambda: raw.execute(SLEEPING).fetchone() == (0,), WAIT_SECONDS, "it to end")
+
+
+def _asleep(
+    connection: PostgresConnection,
+    pool: ThreadPoolExecutor,
+    raw: psycopg.Connection[Row],
+    *,
+    seconds: float,
+) -> Future[Sequence[Row]]:
+    """A statement that a thread waits for, when `raw` has seen that it runs."""
+    slow = Prepared(connection.raw, "SELECT 'ours' FROM pg_sleep(%(seconds)s::double precision)")
+    waiting = pool.submit(slow.run, {"seconds": seconds})
+    wait_until(lambda: raw.execute(SLEEPING).fetchone() == (1,), WAIT_SECONDS, "it to sleep")
+    return waiting
 
 
 def test_a_database_may_have_another_encoding(postgres_url: str) -> None:

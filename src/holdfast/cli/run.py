@@ -93,11 +93,12 @@ def run(
         count = min(processes, app.most_processes())
         crew = Crew(count, stop_seconds=stop_seconds, say=_say)
         sys.exit(crew.run(exit_on_fault=exit_on_fault))
+    asked = _Asked()
     supervisor = app.supervise(part=(part.number, part.of) if part else None)
+    asked.supervisor = supervisor
     names = ", ".join(runner.definition.name for runner in supervisor.runners)
     if address is not None and address[1] and part is not None:
         address = address[0], address[1] + part.number
-    asked = _Asked(supervisor)
     with ExitStack() as stack:
         if address is not None:
             from holdfast.cli.http import serving
@@ -117,17 +118,17 @@ def run(
 class _Asked:
     """Remembers the first signal to stop; the second one ends the process."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
+    def __init__(self) -> None:
+        self.supervisor: Supervisor | None = None
         self.to_stop = self._is_ending = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.to_stop:
-            if not self._is_ending:
+            if self.supervisor is not None and not self._is_ending:
                 self._is_ending = True
-                self._supervisor.abandon(ABANDON_SECONDS)
+                self.supervisor.abandon(ABANDON_SECONDS)
             os._exit(128 + number)
         self.to_stop = True
 
