@@ -1,7 +1,8 @@
 """Many projections at the head of one journal: what eight cost together, beside one alone.
 
 Events come one by one, a hundred a second, from a process of their own. All projections run in one
-process, and each commits every event by itself; what they can share is the reading.
+process, each with its own transactions; they share the reading, and keep a beat. What that costs
+the one that is last in the list is told too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from bench import journal, steady
 from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.cases.holdfast import add_table
 from bench.commits import Commits
-from bench.measure import Measure
+from bench.measure import Measure, percentile
 from bench.steady import EVENTS_PER_SECOND
 from holdfast import App
 from tests.support.postgres import wait_until
@@ -68,11 +69,17 @@ def run(url: str, *, tables: list[str], events: int) -> Sample:
             for committed in commits.values():
                 committed.wait_for(appends[-1].position)
             sample = watch.sample(events)
+    delays = steady.delays(appends, commits[tables[-1]].moments)
     return Sample(
         events=events,
         seconds=appends[-1].at - appends[0].at,
         cpu_seconds=sample.cpu_seconds,
-        figures={Measure.CPU: sample.cpu_seconds, Measure.JOURNAL_READS: journal_reads(url)},
+        figures={
+            Measure.CPU: sample.cpu_seconds,
+            Measure.JOURNAL_READS: journal_reads(url),
+            Measure.MEDIAN_DELAY: percentile(delays, 50),
+            Measure.LONG_DELAY: percentile(delays, 99),
+        },
     )
 
 

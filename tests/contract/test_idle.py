@@ -1,5 +1,6 @@
 """Runners that have nothing to do: one look for all of them, and hardly a connection."""
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ import pytest
 
 from holdfast import App, Event, Poll, Projection, TableProjection, Tx, on
 from holdfast.core.signals import Committed, LeaseLost, Paused, Resumed
-from holdfast.sql import idle, looks
+from holdfast.sql import idle, looks, pace
+from holdfast.sql.recent import Recent
 from holdfast.sql.store import SqlSession
 from holdfast.testing.contracts.samples import fetch
 from tests.support.postgres import wait_until
@@ -216,6 +218,27 @@ def test_whoever_rests_looks_anew_after_a_ring(alone: None, app: App) -> None:
         assert not source.read(0, 10).events
         app.journal.append("a", [Counted(1)])
         assert [event.position for event in source.read(0, 10).events] == [1]
+
+
+def test_many_keep_a_beat(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring wakes all; the next one within the beat is heard at its end."""
+    monkeypatch.setattr(pace, "SHARE_SECONDS", 3600.0)
+    monkeypatch.setattr(pace, "LONGEST_SECONDS", 3600.0)
+    app.migrate()
+    bell, pause_seconds = app._database.bell, 0.1
+    recent = Recent(bell)
+    with (
+        closing(looks.Looks(app._database)) as shared,
+        closing(SqlSession(app._database)) as session,
+    ):
+        sources = [idle.IdleSource(session, shared, recent) for _ in range(2)]
+        bell.ring()
+        assert all(source.wait(timeout_seconds=3600) for source in sources)
+        bell.ring()
+        for source in sources:
+            began = time.monotonic()
+            assert source.wait(pause_seconds)
+            assert time.monotonic() - began >= pause_seconds
 
 
 def test_an_append_that_nobody_announces_is_found(alone: None, app: App, store_url: str) -> None:

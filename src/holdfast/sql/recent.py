@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Chunk
 from holdfast.core.signals import Bell
+from holdfast.sql.pace import Pace
 
 KEPT_BYTES = 16 * 2**20
 """So many bytes are kept, at most."""
@@ -47,7 +48,7 @@ class Recent:
     """The last chunks, and the reads that are on their way."""
 
     def __init__(self, bell: Bell) -> None:
-        self._bell = bell
+        self._bell, self.pace = bell, Pace()
         self._lock = threading.Lock()
         self._kept: deque[_Kept] = deque()
         self._size_bytes = 0
@@ -91,6 +92,7 @@ class Recent:
     def forked(self) -> None:
         """In the child: nobody lands any more."""
         self._lock = threading.Lock()
+        self.pace.forked()
         self._forget()
 
     def _forget(self) -> None:
