@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 from holdfast.core.caches import drop_oldest
 from holdfast.core.caller import Caller, Function
@@ -26,12 +27,11 @@ MAX_CHANGED_ROWS = 50_000
 """So many changed rows are written, though there be time for more events."""
 
 
-@dataclass(slots=True)
-class _CachedRow:
+class _CachedRow(msgspec.Struct, gc=False):
     """`row` None: the table has no such row. `position`: the last event it has seen, by order.
 
     `base`: the same as it is stored, which nobody else may have changed. `is_changed`: it is to be
-    written.
+    written. There are many of them, and no row knows its own, so the garbage collector need not.
     """
 
     key: Key
@@ -221,9 +221,13 @@ class TableBatch:
         """A stream's row, loaded with those of all events that are expected."""
         definition, rows = self._engine.calls.definition, self._engine.rows
         handlers, takes_all = definition.handlers, definition.catch_all is not None
-        streams = {e.stream for e in self._expected if takes_all or e.type in handlers}
+        missing = {
+            e.stream: (e.stream,)
+            for e in self._expected
+            if e.stream not in rows and (takes_all or e.type in handlers)
+        }
         try:
-            self._engine.load({stream: (stream,) for stream in streams if stream not in rows})
+            self._engine.load(missing)
         except BaseException as error:
             raise _LoadFailed(error) from error
         return rows[stream]

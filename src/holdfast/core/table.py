@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -76,14 +77,17 @@ class TableSpec:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     key_indexes: tuple[int, ...]
-    reshaped: tuple[tuple[int, str, Callable[[Any], Any]], ...]
-    """Columns whose values may change their shape when they are stored: index, name and `settle`.
-
-    The key's are not among them: a handler leaves them alone.
-    """
     json_indexes: tuple[int, ...]
     take: Callable[[Any], tuple[Any, ...]]
     """A row's values in column order, as they are."""
+    take_columns: Callable[[typing.Sequence[Any]], list[typing.Sequence[Any]]]
+    """The values of many rows, column by column."""
+    settle: Callable[[Any, typing.Sequence[Any] | None], None]
+    """Gives a row the values that it would have when it is loaded again.
+
+    So what a handler finds in a row does not depend on where a batch has ended. The second argument
+    is a snapshot of it, when it had such values; what is the same still has.
+    """
     guard: str = POSITION_COLUMN
     """The column that says which event has changed a row last; no earlier one may."""
 
@@ -95,25 +99,6 @@ class TableSpec:
     def new_row(self, key: Key) -> Any:
         """A row with this key and every other field at its default."""
         return self.row_type(**dict(zip(self.key, key, strict=True)))
-
-    def settle(self, row: Any, before: typing.Sequence[Any] | None) -> None:
-        """Gives the row the values that it would have when it is loaded again.
-
-        So what a handler finds in a row does not depend on where a batch has ended. `before`: a
-        snapshot of it, when it had such values; what is the same still has.
-        """
-        if not self.reshaped:
-            return
-        values = self.take(row)
-        for index, name, settle in self.reshaped:
-            value = values[index]
-            if before is None or value is not before[index]:
-                try:
-                    settled = settle(value)
-                except REFUSALS:
-                    raise self._wrong(row) from None
-                if settled is not value:
-                    object.__setattr__(row, name, settled)
 
     def key_of(self, row: Any) -> Key:
         return tuple(getattr(row, name) for name in self.key)
@@ -127,9 +112,8 @@ class TableSpec:
 
     def checked(self, rows: typing.Sequence[Any]) -> list[typing.Sequence[Any]]:
         """The same for many rows, column by column."""
-        columns: list[typing.Sequence[Any]]
         try:
-            columns = list(zip(*map(self.take, rows), strict=True))
+            columns = self.take_columns(rows)
         except AttributeError as error:
             raise ValueError(f"a row of table {self.name!r} has lost a field: {error}") from None
         for index, column in enumerate(self.columns):
@@ -150,16 +134,7 @@ class TableSpec:
         return None
 
     def _wrong(self, row: Any) -> ValueError:
-        for column in self.columns:
-            value = getattr(row, column.name)
-            try:
-                column.check(value)
-            except REFUSALS as error:
-                return ValueError(
-                    f"table {self.name!r}, row {self.key_of(row)!r}: column {column.name!r} "
-                    f"({column.described()}) can't hold {value!r}: {error}"
-                )
-        raise AssertionError("a value was wrong, and no longer is")
+        return _wrong(self.name, self.columns, self.key, row)
 
     def row(self, values: typing.Sequence[Any]) -> Any:
         """The row from stored values, in column order."""
@@ -244,13 +219,10 @@ def table_of(
         columns,
         key,
         tuple(by_name[part] for part in key),
-        tuple(
-            (index, column.name, column.settle)
-            for index, column in enumerate(columns)
-            if column.kind in RESHAPED and column.name not in key
-        ),
         tuple(index for index, column in enumerate(columns) if column.kind == "JSON"),
         _taker([column.name for column in columns]),
+        _columns_taker([column.name for column in columns]),
+        _settler(name, columns, key),
         guard,
     )
 
@@ -329,6 +301,62 @@ def _taker(names: typing.Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
         f"lambda row: ({''.join(f'row.{name}, ' for name in names)})", {}
     )
     return take
+
+
+def _columns_taker(
+    names: typing.Sequence[str],
+) -> Callable[[typing.Sequence[Any]], list[typing.Sequence[Any]]]:
+    take: Callable[[typing.Sequence[Any]], list[typing.Sequence[Any]]] = eval(
+        f"lambda rows: [{', '.join(f'[row.{name} for row in rows]' for name in names)}]", {}
+    )
+    return take
+
+
+def _settler(
+    table: str, columns: tuple[Column, ...], key: tuple[str, ...]
+) -> Callable[[Any, typing.Sequence[Any] | None], None]:
+    """The same for what settles a row, which every event comes through.
+
+    Only columns of some kinds change when they are stored. A handler leaves the key alone.
+    """
+    reshaped = {
+        index: column
+        for index, column in enumerate(columns)
+        if column.kind in RESHAPED and column.name not in key
+    }
+    lines = ["def settle(row, before):", " try:", "  pass"]
+    for index, column in reshaped.items():
+        lines += [
+            f"  value = row.{column.name}",
+            f"  if before is None or value is not before[{index}]:",
+            f"   settled = settle_{index}(value)",
+            f"   if settled is not value: put(row, {column.name!r}, settled)",
+        ]
+    lines += [" except refusals:", "  raise wrong(row) from None"]
+    names: dict[str, Any] = {f"settle_{index}": column.settle for index, column in reshaped.items()}
+    names |= {
+        "put": object.__setattr__,
+        "refusals": REFUSALS,
+        "wrong": partial(_wrong, table, columns, key),
+    }
+    exec("\n".join(lines), names)
+    settle: Callable[[Any, typing.Sequence[Any] | None], None] = names["settle"]
+    return settle
+
+
+def _wrong(table: str, columns: tuple[Column, ...], key: tuple[str, ...], row: Any) -> ValueError:
+    """What is wrong with a row that can't be stored."""
+    for column in columns:
+        value = getattr(row, column.name)
+        try:
+            column.check(value)
+        except REFUSALS as error:
+            key_ = tuple(getattr(row, name) for name in key)
+            return ValueError(
+                f"table {table!r}, row {key_!r}: column {column.name!r} "
+                f"({column.described()}) can't hold {value!r}: {error}"
+            )
+    raise AssertionError("a value was wrong, and no longer is")
 
 
 def _as_key(column: Column) -> Column:

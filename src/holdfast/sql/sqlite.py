@@ -52,6 +52,10 @@ _AWAY = frozenset(
 _REFUSED = frozenset((sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG))
 _WORTH_REOPENING = frozenset((sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 
+WRITER_CACHE_KIB = 32 * 1024
+"""Rows that are written together lie all over their table. With SQLite's own 2 MB its pages are
+read, and written, several times in one transaction when the table is larger."""
+
 
 class SqliteDatabase:
     """A SQLite file, or a database in memory that lives as long as this object."""
@@ -282,6 +286,7 @@ class SqliteDatabase:
             raise unavailable from error
         # An append that was acknowledged survives a power cut.
         raw.execute("PRAGMA synchronous = FULL")
+        raw.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
         return raw
 
     def _open(self) -> sqlite3.Connection:

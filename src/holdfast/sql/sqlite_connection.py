@@ -31,6 +31,9 @@ BUSY_PAUSE_SECONDS = 0.0005
 MAX_VARIABLES = 900
 """SQLite's oldest limit on parameters of a statement is 999."""
 
+KEYS_SIZES = (1, 10, 100)
+"""How many rows are looked for at a time, if not as many as can be."""
+
 
 class SqliteConnection:
     """Reads on a connection of its own; inside a transaction, everything on the writer."""
@@ -163,11 +166,14 @@ class SqliteConnection:
         with self._translated():
             for start in range(0, len(keys), step):
                 part = keys[start : start + step]
+                # A few sizes, which are prepared once: the last key is looked for again and again.
+                size = next((n for n in KEYS_SIZES if len(part) <= n < step), step)
                 sql = (
                     f"SELECT {columns} FROM {quote(table.name)} "
-                    f"WHERE ({key}) IN (VALUES {', '.join([marks] * len(part))})"
+                    f"WHERE ({key}) IN (VALUES {', '.join([marks] * size)})"
                 )
                 flat = [v for key_ in part for v in encode_key(table, key_)]
+                flat += flat[-len(table.key) :] * (size - len(part))
                 for *stored, position in self.raw.execute(sql, flat):
                     values = tuple(map(decode, table.columns, stored))
                     found[tuple(values[i] for i in table.key_indexes)] = values, position

@@ -56,8 +56,21 @@ def encode_all(column: Column, values: Iterable[Any]) -> Iterable[Any]:
     if encoder is None:
         return values
     if not column.optional:
-        return map(encoder, values)
+        return _moments(values) if column.kind == "datetime" else map(encoder, values)
     return (None if value is None else encoder(value) for value in values)
+
+
+def _moments(values: Iterable[datetime]) -> Iterable[str]:
+    """Moments as `encode` writes them, made in one call: that is many times as fast.
+
+    It writes Z for UTC, which all of them are, and no fraction where that is zero.
+    """
+    for text in _texts(msgspec.json.encode([*values])):
+        yield f"{text[:-1]}+00:00" if len(text) == _LONG else f"{text[:-1]}.000000+00:00"
+
+
+_texts = msgspec.json.Decoder(list[str]).decode
+_LONG = len("2026-01-01T00:00:00.000000Z")
 
 
 def decode(column: Column, value: Any) -> Any:
