@@ -183,6 +183,8 @@ class RowContract:
         _write(session, table, [row_type(row.a, row.b, row.n + 1) for row in rows], position=2)
         found = session.load_rows(table, keys)
         assert [found[key] for key in keys] == [((r.a, r.b, r.n + 1), 2) for r in rows]
+        for count in (1, 2, 10, 11, 99, 100, 101, 449, 450, 451, 999):
+            assert set(session.load_rows(table, keys[:count])) == set(keys[:count])
         with session.transaction() as work:
             work.delete_rows(table, keys[1:])
         assert list(session.load_rows(table, keys)) == keys[:1]
