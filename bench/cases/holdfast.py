@@ -203,7 +203,7 @@ def handlers_app(url: str, *, delivery: Delivery = "log", waits: bool = True) ->
 
 
 def catch_up(app: App, events: int) -> Sample:
-    """The clock starts with the projection: everybody else, too, has connected before."""
+    """The clock starts with the projection: everybody else, too, has connected and has a table."""
     watches: list[Stopwatch] = []
 
     def start(signal: Signal) -> None:
@@ -211,6 +211,9 @@ def catch_up(app: App, events: int) -> Sample:
             watches.append(Stopwatch())
 
     with closing(app):
+        with closing(app._open_session()) as session:
+            for definition in app._catalog:
+                session.prepare(definition)
         app.listen(start)
         app.catch_up()
         return watches[0].sample(events)
