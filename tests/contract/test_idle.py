@@ -221,7 +221,7 @@ def test_whoever_rests_looks_anew_after_a_ring(alone: None, app: App) -> None:
 
 
 def test_many_keep_a_beat(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ring wakes all; the next one within the beat is heard at its end."""
+    """After an event each waits for the end of the beat, or of its pause; after nothing, no one."""
     monkeypatch.setattr(pace, "SHARE_SECONDS", 3600.0)
     monkeypatch.setattr(pace, "LONGEST_SECONDS", 3600.0)
     app.migrate()
@@ -232,13 +232,52 @@ def test_many_keep_a_beat(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
         closing(SqlSession(app._database)) as session,
     ):
         sources = [idle.IdleSource(session, shared, recent) for _ in range(2)]
-        bell.ring()
-        assert all(source.wait(timeout_seconds=3600) for source in sources)
-        bell.ring()
+        app.journal.append("a", [Counted(1)])
+        for source in sources:
+            assert source.wait(timeout_seconds=3600)
+            assert len(source.read(0, 10).events) == 1
+        app.journal.append("a", [Counted(2)])
         for source in sources:
             began = time.monotonic()
             assert source.wait(pause_seconds)
             assert time.monotonic() - began >= pause_seconds
+            assert len(source.read(1, 10).events) == 1
+            assert not source.read(2, 10).events
+        app.journal.append("a", [Counted(3)])
+        for source in sources:
+            assert source.wait(timeout_seconds=3600)  # Not to the end of the beat.
+            assert len(source.read(2, 10).events) == 1
+
+
+def test_what_comes_in_a_beat_is_committed_together(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "SHARE_SECONDS", 1800.0)
+    monkeypatch.setattr(pace, "LONGEST_SECONDS", 3600.0)
+    committed: dict[str, list[int]] = {"eager": [], "calm": [], "calm too": []}
+
+    def note(signal: object) -> None:
+        if isinstance(signal, Committed):
+            committed[signal.projection].append(signal.position)
+
+    calm = Poll(interval_seconds=2.0, empty_backoff_seconds=3600.0)
+    for name, poll in (("eager", Poll.realtime()), ("calm", calm), ("calm too", calm)):
+        app.projection(name=name, poll=poll)(Sums)
+    app.listen(note)
+    with app.running():
+        position = app.journal.append("a", [Counted(1)]).position
+        for name in committed:
+            app.wait_for(name, position, timeout_seconds=WAIT_SECONDS)
+        for by in range(2, 6):
+            last = app.journal.append("a", [Counted(by)]).position
+            app.wait_for("eager", last, timeout_seconds=WAIT_SECONDS)
+        for name in committed:
+            app.wait_for(name, last, timeout_seconds=WAIT_SECONDS)
+    eager, *others = committed.values()
+    assert eager == [1, 2, 3, 4, 5]
+    for positions in others:
+        assert (positions[0], positions[-1]) == (1, 5)
+        assert len(positions) < 5
 
 
 def test_an_append_that_nobody_announces_is_found(alone: None, app: App, store_url: str) -> None:

@@ -83,6 +83,44 @@ def test_another_limit_gets_no_more_than_it_asks_for(recent: Recent) -> None:
     assert [found.position for found in chunk.events] == [1]
 
 
+def test_who_reads_seldom_has_all_that_others_have_read(recent: Recent, bell: Bell) -> None:
+    """One by one they would come too slowly, for ever."""
+    journal, last = Journal(), 0
+    for position in (1, 2, 4):
+        journal.positions.append(position)
+        bell.ring()
+        assert read(recent, journal, last) == [position]
+        last = position
+    for after, expected in ((0, [1, 2, 4]), (1, [2, 4]), (3, [4])):
+        chunk, rings = recent.read(after, LIMIT, journal.reading(after))
+        assert ([found.position for found in chunk.events], rings) == (expected, bell.rings)
+    assert journal.reads == 3
+    bell.ring()
+    assert recent.read(0, LIMIT, journal.reading(0))[1] == bell.rings - 1
+
+
+def test_what_is_kept_in_pieces_ends_at_the_limit(recent: Recent) -> None:
+    journal = Journal()
+    for position in range(1, 6):
+        journal.positions.append(position)
+        assert read(recent, journal, position - 1) == [position]
+    reads = journal.reads
+    assert [read(recent, journal, after) for after in (0, 1, 3)] == [[1, 2, 3], [2, 3, 4], [4, 5]]
+    assert journal.reads == reads
+
+
+def test_a_full_chunk_behind_others_is_not_the_end(recent: Recent, bell: Bell) -> None:
+    journal = Journal(1)
+    assert read(recent, journal, 0) == [1]
+    bell.ring()
+    journal.positions += [2, 3, 4, 5]
+    assert read(recent, journal, 1) == [2, 3, 4]
+    assert read(recent, journal, 0) == [1, 2, 3]
+    # The first was the end when it was read, and the bell has rung since.
+    chunk, rings = recent.read(0, 9, lambda: Chunk(()))
+    assert ([found.position for found in chunk.events], rings) == ([1], 0)
+
+
 def test_what_is_held_or_nothing_is_not_kept(recent: Recent) -> None:
     journal = Journal(1)
     assert [read(recent, journal, 0, held=True) for _ in range(2)] == [[1], [1]]

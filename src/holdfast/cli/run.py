@@ -106,7 +106,8 @@ def run(
             url = stack.enter_context(serving(app, supervisor, address))
             _say(f"serving /metrics, /livez and /readyz on {url}")
         _say(f"running {plural(len(supervisor.runners), 'projection')} on {app.url}: {names}")
-        supervisor.start()
+        if not asked.to_stop:
+            supervisor.start()
         while not supervisor.join(LOOK_SECONDS):
             is_orphaned = part is not None and part.is_orphaned
             if asked.to_stop or is_orphaned or (exit_on_fault and supervisor.faulted):

@@ -31,7 +31,8 @@ class _CachedRow(msgspec.Struct, gc=False):
     """`row` None: the table has no such row. `position`: the last event it has seen, by order.
 
     `base`: the same as it is stored, which nobody else may have changed. `is_changed`: it is to be
-    written. There are many of them, and no row knows its own, so the garbage collector need not.
+    written. A row never refers to its _CachedRow, so these are in no cycle, and the garbage
+    collector can pass over them.
     """
 
     key: Key

@@ -13,8 +13,10 @@ from holdfast.core.backoff import Backoff
 class Poll:
     """How a projection's feed is read.
 
-    Wake-ups and full batches don't wait: `interval_seconds` is the pause after a read that found
-    events and reached the head, `empty_backoff_seconds` the pause after one that found none.
+    Full batches don't wait, and wake-ups end a pause: `interval_seconds` is the one after a read
+    that found events and reached the head, `empty_backoff_seconds` the one after a read that found
+    none. Where many projections follow one journal, a wake-up waits for their beat, but no longer
+    than `interval_seconds`.
     With `wake=False` the pauses are kept whatever is appended meanwhile.
 
     When the store can't be reached `max_consecutive_failures` times in a row, the projection

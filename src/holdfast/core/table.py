@@ -108,7 +108,7 @@ class TableSpec:
         try:
             return tuple([column.check(getattr(row, column.name)) for column in self.columns])
         except REFUSALS:
-            raise self._wrong(row) from None
+            raise _wrong(self.name, self.columns, self.key, row) from None
 
     def checked(self, rows: typing.Sequence[Any]) -> list[typing.Sequence[Any]]:
         """The same for many rows, column by column."""
@@ -132,9 +132,6 @@ class TableSpec:
         except ValueError as error:
             return error
         return None
-
-    def _wrong(self, row: Any) -> ValueError:
-        return _wrong(self.name, self.columns, self.key, row)
 
     def row(self, values: typing.Sequence[Any]) -> Any:
         """The row from stored values, in column order."""
@@ -306,6 +303,7 @@ def _taker(names: typing.Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 def _columns_taker(
     names: typing.Sequence[str],
 ) -> Callable[[typing.Sequence[Any]], list[typing.Sequence[Any]]]:
+    """The same for many rows, without a tuple for each."""
     take: Callable[[typing.Sequence[Any]], list[typing.Sequence[Any]]] = eval(
         f"lambda rows: [{', '.join(f'[row.{name} for row in rows]' for name in names)}]", {}
     )
@@ -315,30 +313,29 @@ def _columns_taker(
 def _settler(
     table: str, columns: tuple[Column, ...], key: tuple[str, ...]
 ) -> Callable[[Any, typing.Sequence[Any] | None], None]:
-    """The same for what settles a row, which every event comes through.
+    """What settles a row, made of the attributes' names too: every event comes through it.
 
-    Only columns of some kinds change when they are stored. A handler leaves the key alone.
+    Only columns of some kinds change when they are stored, and a handler leaves the key alone. The
+    others are looked at, so that whoever has deleted a field is found out.
     """
-    reshaped = {
-        index: column
-        for index, column in enumerate(columns)
-        if column.kind in RESHAPED and column.name not in key
-    }
-    lines = ["def settle(row, before):", " try:", "  pass"]
-    for index, column in reshaped.items():
-        lines += [
-            f"  value = row.{column.name}",
-            f"  if before is None or value is not before[{index}]:",
-            f"   settled = settle_{index}(value)",
-            f"   if settled is not value: put(row, {column.name!r}, settled)",
-        ]
-    lines += [" except refusals:", "  raise wrong(row) from None"]
-    names: dict[str, Any] = {f"settle_{index}": column.settle for index, column in reshaped.items()}
-    names |= {
+    lines = ["def settle(row, before):"]
+    names: dict[str, Any] = {
         "put": object.__setattr__,
         "refusals": REFUSALS,
         "wrong": partial(_wrong, table, columns, key),
     }
+    for index, column in enumerate(columns):
+        if column.kind not in RESHAPED or column.name in key:
+            lines.append(f" row.{column.name}")
+            continue
+        names[f"settle_{index}"] = column.settle
+        lines += [
+            f" value = row.{column.name}",
+            f" if before is None or value is not before[{index}]:",
+            f"  try: settled = settle_{index}(value)",
+            "  except refusals: raise wrong(row) from None",
+            f"  if settled is not value: put(row, {column.name!r}, settled)",
+        ]
     exec("\n".join(lines), names)
     settle: Callable[[Any, typing.Sequence[Any] | None], None] = names["settle"]
     return settle

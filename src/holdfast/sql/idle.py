@@ -29,12 +29,10 @@ class IdleSource:
         self._session, self._looks, self._recent = session, looks, recent
         self._bell = session.database.bell
         self._source = JournalSource(session)
-        if recent is not None:
-            recent.pace.join(self)
         self._heard = self._read_at = self._bell.rings
         self._busy_at = time.monotonic()
         self._is_idle = False
-        self._beat = -math.inf
+        self._name, self._beat = object(), -math.inf
         self._pause_seconds = 0.0
 
     def read(self, after: int, limit: int) -> Chunk:
@@ -77,7 +75,7 @@ class IdleSource:
         timeout_seconds -= self._wait_for_beat(timeout_seconds)
         has_rung = self._looks.wait(self._heard, timeout_seconds)
         if self._recent is not None:
-            self._beat = self._recent.pace.begin()
+            self._beat = self._recent.pace.begin(self._name)
         self._heard = self._bell.rings
         self._is_idle = self._is_idle or not has_rung
         # Who is paused does not read, and asks for nothing but the epoch.
@@ -85,8 +83,11 @@ class IdleSource:
         return has_rung
 
     def _wait_for_beat(self, most_seconds: float) -> float:
-        """Waits for the next beat, where there are many runners; returns for how long."""
-        if self._recent is None:
+        """Waits for the next beat, where there are many runners; returns for how long.
+
+        Whoever has found nothing hears what comes next at once.
+        """
+        if self._recent is None or self._is_idle:
             return 0.0
         seconds = min(self._recent.pace.left_seconds(self._beat), most_seconds)
         if seconds > 0:

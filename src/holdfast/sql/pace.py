@@ -1,4 +1,4 @@
-"""How often runners begin anew that follow one journal in one process.
+"""How often the runners of an app begin anew that follow its journal.
 
 An event that comes wakes all of them, and each commits it by itself. Where they are many, the
 processor and the disk do little else, and runners wait for each other more than for the database.
@@ -9,14 +9,18 @@ not delayed.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from weakref import WeakSet
 
 SHARE_SECONDS = 0.0025
 """A beat has so much for each runner: together they begin 400 times a second, at most."""
 
 LONGEST_SECONDS = 0.1
+"""No beat is longer, however many they are."""
+
+COUNTED_SECONDS = 1.0
+"""Whoever has not begun for so long is not counted: it may be gone."""
 
 
 class Pace:
@@ -24,21 +28,20 @@ class Pace:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._followers: WeakSet[object] = WeakSet()
-        self._beat = -LONGEST_SECONDS
-        """When it began, by the monotonic clock."""
+        self._began: dict[object, float] = {}
+        """When each runner has begun, by the monotonic clock."""
+        self._beat = -math.inf
+        """When the last beat has begun."""
 
-    def join(self, follower: object) -> None:
-        """One more, until it is gone."""
+    def begin(self, runner: object) -> float:
+        """A runner begins; returns its beat, which is a new one if the last is over."""
         with self._lock:
-            self._followers.add(follower)
-
-    def begin(self) -> float:
-        """A follower begins; returns its beat, which is a new one if the last is over."""
-        with self._lock:
-            now = time.monotonic()
+            now = self._began[runner] = time.monotonic()
             if now >= self._beat + self._length_seconds:
                 self._beat = now
+                self._began = {
+                    other: at for other, at in self._began.items() if now - at <= COUNTED_SECONDS
+                }
             return self._beat
 
     def left_seconds(self, beat: float) -> float:
@@ -46,10 +49,10 @@ class Pace:
         return max(0.0, beat + self._length_seconds - time.monotonic())
 
     def forked(self) -> None:
-        """In the child: the followers are the parent's."""
-        self._lock, self._followers = threading.Lock(), WeakSet()
+        """In the child: the runners are the parent's."""
+        self._lock, self._began = threading.Lock(), {}
 
     @property
     def _length_seconds(self) -> float:
-        count = len(self._followers)
+        count = len(self._began)
         return min(count * SHARE_SECONDS, LONGEST_SECONDS) if count > 1 else 0.0

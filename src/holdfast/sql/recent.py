@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.core.event import RawEvent
@@ -51,6 +51,7 @@ class Recent:
         self._bell, self.pace = bell, Pace()
         self._lock = threading.Lock()
         self._kept: deque[_Kept] = deque()
+        self._by_after: dict[int, _Kept] = {}
         self._size_bytes = 0
         self._flights: dict[tuple[int, int], _Flight] = {}
 
@@ -97,6 +98,7 @@ class Recent:
 
     def _forget(self) -> None:
         self._kept.clear()
+        self._by_after.clear()
         self._flights, self._size_bytes = {}, 0
 
     def _read(self, read: Callable[[], Chunk]) -> tuple[Chunk, int]:
@@ -104,16 +106,30 @@ class Recent:
         return read(), rings
 
     def _find(self, after: int, limit: int) -> tuple[Chunk, int] | None:
+        """All that is kept after a position, chunk by chunk: whoever reads seldom is not behind.
+
+        The rest of one that is not the last, with nothing behind it, would be taken for the
+        journal's end.
+        """
+        found: tuple[Chunk, int] | None = None
+        events: Sequence[RawEvent] = ()
+        kept = self._by_after.get(after) or self._around(after)
+        while kept is not None:
+            part = kept.chunk.events
+            if kept.after < after:
+                part = part[bisect_right(part, after, key=lambda event: event.position) :]
+            events = [*events, *part] if events else part
+            if kept.is_last or len(events) >= limit:
+                found = Chunk(events[:limit]), kept.rings
+            after = events[-1].position
+            kept = self._by_after.get(after) if len(events) < limit else None
+        return found
+
+    def _around(self, after: int) -> _Kept | None:
+        """A chunk that has begun before a position, and ends behind it."""
         for kept in reversed(self._kept):
-            events = kept.chunk.events
-            if kept.after <= after < events[-1].position:
-                # The rest of one that is not the last would be taken for the journal's end.
-                if after > kept.after and not kept.is_last:
-                    continue
-                start = bisect_right(events, after, key=lambda event: event.position)
-                rest = events[start:]
-                if len(rest) == limit or (kept.is_last and len(rest) < limit):
-                    return Chunk(rest), kept.rings
+            if kept.after < after < kept.chunk.events[-1].position:
+                return kept
         return None
 
     def _keep(self, after: int, limit: int, chunk: Chunk, rings: int) -> None:
@@ -121,10 +137,14 @@ class Recent:
             return
         size_bytes = sum(map(_size_bytes, chunk.events))
         is_last = len(chunk.events) < limit
-        self._kept.append(_Kept(after, chunk, is_last, rings, size_bytes))
+        kept = self._by_after[after] = _Kept(after, chunk, is_last, rings, size_bytes)
+        self._kept.append(kept)
         self._size_bytes += size_bytes
         while self._size_bytes > KEPT_BYTES:
-            self._size_bytes -= self._kept.popleft().size_bytes
+            oldest = self._kept.popleft()
+            self._size_bytes -= oldest.size_bytes
+            if self._by_after.get(oldest.after) is oldest:
+                del self._by_after[oldest.after]
 
 
 def _size_bytes(event: RawEvent) -> int:

@@ -53,8 +53,9 @@ _REFUSED = frozenset((sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite
 _WORTH_REOPENING = frozenset((sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 
 WRITER_CACHE_KIB = 32 * 1024
-"""Rows that are written together lie all over their table. With SQLite's own 2 MB its pages are
-read, and written, several times in one transaction when the table is larger."""
+"""What the writer keeps of the file in memory, at most. Rows that are written together lie all over
+their table: with SQLite's own 2 MB, the pages of a larger table are read, and written, several
+times in one transaction."""
 
 
 class SqliteDatabase:

@@ -31,7 +31,7 @@ BUSY_PAUSE_SECONDS = 0.0005
 MAX_VARIABLES = 900
 """SQLite's oldest limit on parameters of a statement is 999."""
 
-KEYS_SIZES = (1, 10, 100)
+KEY_COUNTS = (1, 10, 100, 300)
 """How many rows are looked for at a time, if not as many as can be."""
 
 
@@ -166,8 +166,8 @@ class SqliteConnection:
         with self._translated():
             for start in range(0, len(keys), step):
                 part = keys[start : start + step]
-                # A few sizes, which are prepared once: the last key is looked for again and again.
-                size = next((n for n in KEYS_SIZES if len(part) <= n < step), step)
+                # Statements of a few sizes are prepared once; the last key fills up the rest.
+                size = next((n for n in KEY_COUNTS if len(part) <= n < step), step)
                 sql = (
                     f"SELECT {columns} FROM {quote(table.name)} "
                     f"WHERE ({key}) IN (VALUES {', '.join([marks] * size)})"

@@ -12,7 +12,9 @@ import pytest
 
 from holdfast.app import App
 from holdfast.core.event import Event, NewEvent
+from holdfast.core.policy import Policy
 from holdfast.core.projection import DELETE, TableProjection, on
+from holdfast.testing.contracts.failing import shown_items
 from holdfast.testing.contracts.samples import Counted, counted, fetch, status_of
 
 
@@ -228,6 +230,26 @@ class FoldingContract:
                 app.catch_up()
         app.catch_up()
         assert fetch(app, "SELECT seen, last FROM latest") == [("None None 'null' None ", None)]
+
+    @pytest.mark.parametrize("kind", [int, str])
+    def test_whoever_deletes_a_field_is_to_blame(self, app: App, kind: type) -> None:
+        row_type = dataclasses.make_dataclass(
+            "Row", [("name", str), ("n", int, 0), ("last", kind, kind())], slots=True
+        )
+
+        @app.projection(name="rows", policy=Policy.best_effort())
+        class Rows(TableProjection[row_type]):  # type: ignore[valid-type]
+            @on(Counted)
+            def counted(self, row: Any, event: Event[Counted]) -> None:
+                row.n += event.data.n
+                row.last = kind(event.data.n)
+                if event.data.n == 10:
+                    del row.n
+
+        app.journal.append("a", [Counted(1), Counted(10), Counted(100)])
+        app.catch_up()
+        assert fetch(app, "SELECT name, n, last FROM rows") == [("a", 101, kind(100))]
+        assert shown_items(app) == [("skipped", "a", 10, 1)]
 
     def test_two_projections_of_one_feed(self, app: App) -> None:
         def make(name: str, factor: int) -> None:
