@@ -138,6 +138,14 @@ def test_rings_since_the_read_are_news(recent: Recent, bell: Bell) -> None:
     assert bell.wait(again, 0)
 
 
+def test_whoever_is_not_woken_by_rings_reads_on(recent: Recent, bell: Bell) -> None:
+    journal = Journal(1)
+    assert not recent.read(0, LIMIT, journal.reading(0))[0].more
+    assert not recent.read(0, LIMIT, journal.reading(0))[0].more
+    bell.ring()
+    assert recent.read(0, LIMIT, journal.reading(0))[0].more
+
+
 def test_what_people_have_changed_is_read_again(recent: Recent) -> None:
     journal = Journal(1)
     assert read(recent, journal, 0) == [1]

@@ -20,6 +20,8 @@ from holdfast.core.values import (
     ARE_PLAIN,
     CHECKS,
     KINDS,
+    MAX_INT,
+    MIN_INT,
     REFUSALS,
     ColumnKind,
     decimal_key,
@@ -30,9 +32,6 @@ Key = tuple[Any, ...]
 
 MAX_NAME_CHARACTERS = 63
 """PostgreSQL cuts longer names silently."""
-
-RESHAPED = ("str", "float", "datetime", "JSON")
-"""Kinds whose values may come back from the database in another shape."""
 
 POSITION_COLUMN = "_position"
 """In every projected row: the position of the last event that changed it."""
@@ -315,8 +314,8 @@ def _settler(
 ) -> Callable[[Any, typing.Sequence[Any] | None], None]:
     """What settles a row, made of the attributes' names too: every event comes through it.
 
-    Only columns of some kinds change when they are stored, and a handler leaves the key alone. The
-    others are looked at, so that whoever has deleted a field is found out.
+    What an event has changed is checked at once, so that it is to blame for it, whatever the next
+    one does. The key is looked at as well, though a handler leaves it alone: it may be deleted.
     """
     lines = ["def settle(row, before):"]
     names: dict[str, Any] = {
@@ -325,13 +324,17 @@ def _settler(
         "wrong": partial(_wrong, table, columns, key),
     }
     for index, column in enumerate(columns):
-        if column.kind not in RESHAPED or column.name in key:
+        if column.name in key:
             lines.append(f" row.{column.name}")
             continue
         names[f"settle_{index}"] = column.settle
+        changed = f"before is None or value is not before[{index}]"
+        if column.kind == "int":  # There are many, and most of them are as they should be.
+            is_right = f"type(value) is int and {MIN_INT} <= value <= {MAX_INT}"
+            changed = f"({changed}) and not ({is_right})"
         lines += [
             f" value = row.{column.name}",
-            f" if before is None or value is not before[{index}]:",
+            f" if {changed}:",
             f"  try: settled = settle_{index}(value)",
             "  except refusals: raise wrong(row) from None",
             f"  if settled is not value: put(row, {column.name!r}, settled)",

@@ -120,7 +120,9 @@ class Recent:
                 part = part[bisect_right(part, after, key=lambda event: event.position) :]
             events = [*events, *part] if events else part
             if kept.is_last or len(events) >= limit:
-                found = Chunk(events[:limit]), kept.rings
+                # Whoever is not woken by a ring must know that it was heard since.
+                is_old = kept.rings != self._bell.rings
+                found = Chunk(events[:limit], more=is_old), kept.rings
             after = events[-1].position
             kept = self._by_after.get(after) if len(events) < limit else None
         return found

@@ -251,6 +251,33 @@ class FoldingContract:
         assert fetch(app, "SELECT name, n, last FROM rows") == [("a", 101, kind(100))]
         assert shown_items(app) == [("skipped", "a", 10, 1)]
 
+    @pytest.mark.parametrize("batches", ["one", "many"])
+    @pytest.mark.parametrize(
+        ("kind", "wrong"),
+        [(int, True), (int, 2**63), (bool, 1), (str, 1), (bytes, "text"), (float, "1")],
+    )
+    def test_a_wrong_value_is_refused_whatever_the_next_event_makes_of_it(
+        self, app: App, batches: str, kind: type, wrong: object
+    ) -> None:
+        row_type = dataclasses.make_dataclass(
+            "Row", [("name", str), ("n", int, 0), ("value", kind, kind())]
+        )
+
+        @app.projection(name="rows", policy=Policy.best_effort())
+        class Rows(TableProjection[row_type]):  # type: ignore[valid-type]
+            @on(Counted)
+            def counted(self, row: Any, event: Event[Counted]) -> None:
+                row.n += event.data.n
+                row.value = wrong if event.data.n == 10 else kind()
+
+        for n in (1, 10, 100):
+            app.journal.append("a", [Counted(n)])
+            if batches == "many":
+                app.catch_up()
+        app.catch_up()
+        assert fetch(app, "SELECT name, n FROM rows") == [("a", 101)]
+        assert shown_items(app) == [("skipped", "a", 10, 1)]
+
     def test_two_projections_of_one_feed(self, app: App) -> None:
         def make(name: str, factor: int) -> None:
             @app.projection(name=name)
