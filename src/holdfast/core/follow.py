@@ -14,7 +14,7 @@ from holdfast.core.event import RawEvent
 from holdfast.core.ports import Checkpoint, Lease, Revised, Session, Source
 from holdfast.core.queue import UNKNOWN
 from holdfast.core.reading import Reader, Reading
-from holdfast.core.set_apply import SET_EVENTS, SetApplier
+from holdfast.core.set_apply import SetApplier
 from holdfast.core.set_engine import SetEngine
 from holdfast.core.sets import Extents
 from holdfast.core.signals import Committed, Paused, Resumed
@@ -23,6 +23,9 @@ from holdfast.core.suspicion import SINGLE_EVENTS, Suspicion, solitude
 
 DRAIN_LANES = 100
 """Lanes that are drained between two batches."""
+
+SET_EVENTS = 50_000
+"""Events that the database applies at once."""
 
 
 class PausedHere(HoldfastError):

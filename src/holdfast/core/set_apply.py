@@ -18,9 +18,6 @@ from holdfast.core.sets import Extent, Sets
 from holdfast.core.signals import Queued
 from holdfast.core.stint import Stint
 
-SET_EVENTS = 50_000
-"""Events that the database applies at once."""
-
 
 class _Overflow(Exception):
     """A closed lane has no room for what has to wait in it."""

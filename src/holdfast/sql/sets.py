@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from holdfast.sql.database import Connection, Database, quote
 from holdfast.sql.postgres_types import TYPES
 
 _WITH = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE | re.DOTALL)
+
+FEW_TYPES = 8
+"""SQLite looks IN up in a tree, which takes longer than to compare with so many values."""
 
 
 class SqlSets:
@@ -34,7 +37,7 @@ class SqlSets:
             f"{at('through')}"
         )
         if spec.types is not None:
-            wanted += f" AND e.type IN ({', '.join(map(at, self._types))})"
+            wanted += f" AND {own.is_one_of('e.type', [*map(at, self._types)])}"
         closed = (
             "EXISTS (SELECT 1 FROM holdfast_lane AS l WHERE l.lane = e.stream "
             f"AND l.projection = {at('projection')} AND l.feed = {at('feed')})"
@@ -75,6 +78,8 @@ class _Dialect:
     escaped: Callable[[str], str]
     """A user's SQL in a statement with parameters."""
     column: Callable[[Field], str]
+    is_one_of: Callable[[str, Sequence[str]], str]
+    """Whether a column has one of these values."""
     one: str
     """One event, given by parameters, as a relation."""
     events: str
@@ -115,6 +120,16 @@ def _sqlite_column(field: Field) -> str:
     return f"json_extract(e.data, {_text(path)})"
 
 
+def _is_in(column: str, values: Sequence[str]) -> str:
+    return f"{column} IN ({', '.join(values)})"
+
+
+def _sqlite_is_one_of(column: str, values: Sequence[str]) -> str:
+    if len(values) > FEW_TYPES:
+        return _is_in(column, values)
+    return f"CASE {column} {' '.join(f'WHEN {value} THEN true' for value in values)} END"
+
+
 _POSTGRES_ONE: Mapping[str, str] = {
     "position": "bigint",
     "stream": "text",
@@ -131,6 +146,7 @@ DIALECTS: Mapping[str, _Dialect] = {
         parameter=lambda name: f"%({name})s",
         escaped=lambda sql: sql.replace("%", "%%"),
         column=_postgres_column,
+        is_one_of=_is_in,
         one="SELECT "
         + ", ".join(f"CAST(%({n})s AS {type_}) AS {n}" for n, type_ in _POSTGRES_ONE.items()),
         events="e.position, e.stream, e.version, CAST(e.id AS text), e.type, "
@@ -140,6 +156,7 @@ DIALECTS: Mapping[str, _Dialect] = {
         parameter=lambda name: f":{name}",
         escaped=lambda sql: sql,
         column=_sqlite_column,
+        is_one_of=_sqlite_is_one_of,
         one="SELECT " + ", ".join(f":{name} AS {name}" for name in JOURNAL_COLUMNS),
         events=", ".join(f"e.{name}" for name in JOURNAL_COLUMNS),
     ),

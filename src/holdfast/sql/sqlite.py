@@ -133,7 +133,9 @@ class SqliteDatabase:
         return Chunk(self.raw_events(rows))
 
     def extent(self, connection: SqliteConnection, after: int, limit: int) -> Extent:
-        return extents.next_events(connection, after, limit)
+        # To count a range takes two thirds of the time, and mostly there is no hole in it.
+        extent = extents.between(connection, after, after + limit)
+        return extent if extent.events == limit else extents.next_events(connection, after, limit)
 
     def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return plain(params)

@@ -9,7 +9,7 @@ from bench.case import Sample, WrongResult
 from bench.cases import hand_written, latency, many, parked
 from bench.connection import connect
 from bench.measure import Measure
-from holdfast.core import reading, set_apply
+from holdfast.core import follow, reading
 
 EVENTS = 1_100
 
@@ -28,7 +28,7 @@ def test_sets_of_any_size_build_the_same_rows(store_url: str) -> None:
 
 def test_one_set_is_as_large_as_a_flush() -> None:
     size = hand_written.set_sizes()["set-based-50k"]
-    assert size == set_apply.SET_EVENTS
+    assert size == follow.SET_EVENTS
     with catch_up.flushing(5):
         assert size == reading.most_events(folds=True)
 

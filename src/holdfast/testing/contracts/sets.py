@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from holdfast.app import App
-from holdfast.core import set_apply
+from holdfast.core import follow
 from holdfast.core.errors import ConfigError, ProjectionFaulted
 from holdfast.core.event import Event, NewEvent
 from holdfast.core.policy import Limits, Park, Policy
@@ -122,7 +122,9 @@ class SetContract(FailingSums):
         app.catch_up()
         assert fetch(app, "SELECT stream, n FROM lines ORDER BY n") == [("a", 2), ("a", 4)]
 
-    @pytest.mark.parametrize("events", [("Counted",), ("*",)])
+    @pytest.mark.parametrize(
+        "events", [("Counted",), ("*",), ("Counted", *(f"Type{n}" for n in range(20)))]
+    )
     def test_types_by_name(self, app: App, events: tuple[str, ...]) -> None:
         by_name = events
 
@@ -144,6 +146,19 @@ class SetContract(FailingSums):
         app.catch_up()
         assert fetch(app, "SELECT DISTINCT batch_events FROM lines") == [(100,)]
 
+    def test_numbers_without_events(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(follow, "SET_EVENTS", 5)
+        self.lines(app)
+        app.journal.append("a", [Counted(n) for n in range(40)])
+        gone = {0, 3, *range(9, 20), 24, 39}
+        for n in gone:  # By hand.
+            execute(app, f"DELETE FROM holdfast_event WHERE version = {n + 1}")
+        app.catch_up()
+        left = [n for n in range(40) if n not in gone]
+        assert [n for (n,) in fetch(app, "SELECT n FROM lines ORDER BY n")] == left
+        assert fetch(app, "SELECT DISTINCT batch_events FROM lines") == [(5,)]
+        assert status_of(app, "lines").events_processed == len(left)
+
     @pytest.mark.parametrize("register", ["sql"], indirect=True)
     @pytest.mark.parametrize("seed", range(8))
     def test_those_to_blame_are_found(
@@ -156,7 +171,7 @@ class SetContract(FailingSums):
     ) -> None:
         """Wherever batches end: exactly these wait, and what is behind them."""
         chance = random.Random(seed)
-        monkeypatch.setattr(set_apply, "SET_EVENTS", chance.randint(1, 70))
+        monkeypatch.setattr(follow, "SET_EVENTS", chance.randint(1, 70))
         register(Policy(on_error=Park()))
         poison.bad = bad = set(chance.sample(range(100), chance.randint(0, 20)))
         numbers = [chance.randrange(100) for _ in range(60)]
