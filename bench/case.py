@@ -71,6 +71,8 @@ class Scale:
     """How much work a run does."""
 
     rounds: int
+    more_rounds: int
+    """For the cases of a ratio that was above its bar in one round and below it in another."""
     events: int
     statement_events: int
     """For cases on PostgreSQL that send each event's statement on its own."""
@@ -93,6 +95,7 @@ class Scale:
 
 FULL = Scale(
     rounds=3,
+    more_rounds=6,
     events=200_000,
     statement_events=20_000,
     peer_events=2_500,
@@ -107,6 +110,7 @@ FULL = Scale(
 )
 QUICK = Scale(
     rounds=1,
+    more_rounds=0,
     events=20_000,
     statement_events=2_000,
     peer_events=300,

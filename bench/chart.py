@@ -162,7 +162,7 @@ def _panel(title: str, bars: Sequence[Bar], axis: Axis, y: float) -> Iterable[st
 
 def _caption(results: Mapping[str, Any]) -> str:
     environment, rounds = results["environment"], results["scale"]["rounds"]
-    times = "one round" if rounds == 1 else f"medians of {rounds} rounds"
+    times = "one round" if rounds == 1 else f"medians of {rounds} rounds or more"
     return (
         f"{times}, {environment['cpus']} processors, Python {environment['python']}, "
         "fsync on, client and server on the same machine"

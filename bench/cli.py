@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import report
-from bench.case import FULL, QUICK, Case, Sample
+from bench.case import FULL, QUICK, Case, Sample, Scale
 from bench.catalogue import BY_NAME, catalogue
 from bench.chart import NothingToDraw, chart
-from bench.ratios import Samples, outcomes
-from bench.rounds import Step, measure
+from bench.ratios import Samples, open_cases, outcomes
+from bench.rounds import in_turn, measuring
 
 FILE_CHARACTERS = 110
 """As wide as the tables are that no terminal limits."""
@@ -40,7 +40,11 @@ FILE_CHARACTERS = 110
     is_flag=True,
     help=f"Also the groups that otherwise run only when they are named: {', '.join(BY_NAME)}.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), help="How often each case runs.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    help="How often each case runs, instead of three times or, where a bar is near, nine.",
+)
 @click.option(
     "--json",
     "json_file",
@@ -66,7 +70,7 @@ def main(
         return
     scale = QUICK if quick else FULL
     if rounds is not None:
-        scale = replace(scale, rounds=rounds)
+        scale = replace(scale, rounds=rounds, more_rounds=0)
     console = Console()
     if not console.is_terminal:
         console = Console(width=FILE_CHARACTERS)
@@ -79,7 +83,7 @@ def main(
                 f"there is no case {name}, only {', '.join(case.name for case in known.cases)}",
                 param_hint="--case",
             )
-    samples = _measure(known.cases if with_all else known.select(names), scale.rounds, console)
+    samples = _measure(known.cases if with_all else known.select(names), scale, console)
     found = list(outcomes(samples))
     if json_file is not None:
         json_file.write(report.as_json(samples, found, scale=scale) + "\n")
@@ -102,7 +106,7 @@ def chart_command(results: TextIO, svg: Path) -> None:
         raise click.ClickException(f"{results.name} can't be drawn: {error}") from error
 
 
-def _measure(cases: Sequence[Case], rounds: int, console: Console) -> Samples:
+def _measure(cases: Sequence[Case], scale: Scale, console: Console) -> Samples:
     """All samples, with a line for each as it comes, and a bar where there is a terminal."""
     samples: dict[str, list[Sample]] = {case.name: [] for case in cases}
     columns = (
@@ -111,21 +115,28 @@ def _measure(cases: Sequence[Case], rounds: int, console: Console) -> Samples:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("starting", total=len(cases) * rounds)
-
-        def show(step: Step) -> None:
-            progress.update(task, description=step.case.name)
-
-        started = time.monotonic()
-        for taken, (step, sample) in enumerate(measure(cases, rounds, starting=show), start=1):
-            samples[step.case.name].append(sample)
-            elapsed = timedelta(seconds=round(time.monotonic() - started))
-            progress.console.print(
-                f"{elapsed}  {taken:3}/{len(cases) * rounds}"
-                f"  {step.case.name:38} {report.summary(sample)}",
-                highlight=False,
-                soft_wrap=True,
-            )
-            progress.advance(task)
+    with (
+        measuring(cases) as measure,
+        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
+    ):
+        task = progress.add_task("starting", total=len(cases) * scale.rounds)
+        started, taken, total = time.monotonic(), 0, len(cases) * scale.rounds
+        for round_ in range(1, scale.rounds + scale.more_rounds + 1):
+            if round_ == scale.rounds + 1:
+                names = open_cases(samples)
+                cases = [case for case in cases if case.name in names]
+                total += len(cases) * scale.more_rounds
+                progress.update(task, total=total)
+            for case in in_turn(cases, round_):
+                progress.update(task, description=case.name)
+                sample = measure(case)
+                samples[case.name].append(sample)
+                taken += 1
+                elapsed = timedelta(seconds=round(time.monotonic() - started))
+                progress.console.print(
+                    f"{elapsed}  {taken:3}/{total}  {case.name:38} {report.summary(sample)}",
+                    highlight=False,
+                    soft_wrap=True,
+                )
+                progress.advance(task)
     return samples

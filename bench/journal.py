@@ -13,6 +13,9 @@ from bench.connection import is_sqlite, sqlite_path
 from bench.workload import AccountEvent
 from holdfast import App
 
+CACHE_PAGES = 50_000
+"""With fewer, SQLite writes pages of its indexes again and again while a long journal is loaded."""
+
 
 def load(url: str, count: int) -> None:
     """Makes the schema and fills the journal with the first `count` events of W1."""
@@ -69,6 +72,7 @@ def _fill_postgres(url: str, events: Iterable[AccountEvent]) -> None:
 
 def _fill_sqlite(url: str, events: Iterable[AccountEvent]) -> None:
     with closing(sqlite3.connect(sqlite_path(url))) as connection:
+        connection.execute(f"PRAGMA cache_size = {CACHE_PAGES}")
         connection.executemany(
             "INSERT INTO holdfast_event"
             " (position, stream, version, id, type, data, metadata, recorded_at)"

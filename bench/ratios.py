@@ -148,6 +148,11 @@ class Outcome:
         return max(self.by_round)
 
     @property
+    def is_open(self) -> bool:
+        """Whether the rounds disagree about the bar."""
+        return self.ratio.bar is not None and self.low < self.ratio.bar <= self.high
+
+    @property
     def met(self) -> bool | None:
         """Whether the median reaches the bar; None where there is no bar."""
         return None if self.ratio.bar is None else self.median >= self.ratio.bar
@@ -160,9 +165,21 @@ def outcomes(samples: Samples, ratios: Sequence[Ratio] = RATIOS) -> Iterator[Out
         if ratio.case in samples and others is not None:
             by_round = [
                 ratio.measure.times_better(ours.value(ratio.measure), _other(ratio, theirs))
-                for ours, theirs in zip(samples[ratio.case], others, strict=True)
+                # One of them may have run more often.
+                for ours, theirs in zip(samples[ratio.case], others, strict=False)
             ]
             yield Outcome(ratio, by_round)
+
+
+def open_cases(samples: Samples, ratios: Sequence[Ratio] = RATIOS) -> set[str]:
+    """The cases of all ratios of which the rounds so far don't tell whether they meet their bar."""
+    return {
+        case
+        for outcome in outcomes(samples, ratios)
+        if outcome.is_open
+        for case in (outcome.ratio.case, outcome.ratio.to)
+        if isinstance(case, str)
+    }
 
 
 def _other(ratio: Ratio, sample: Sample) -> float:

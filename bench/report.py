@@ -91,7 +91,7 @@ def shown(measure: Measure, value: float) -> str:
 
 def ratio_table(found: Sequence[Outcome], *, with_bars: bool = True) -> Table:
     """One line per ratio, with its bar beside it."""
-    headings = ("median", "range", "bar", "") if with_bars else ("median", "range")
+    headings = ("rounds", "median", "range", *(("bar", "") if with_bars else ()))
     table = _table("How many times better, round by round", "case", *headings)
     verdicts = {None: "", True: "[green]met", False: "[red]not met"}
     for group, outcomes_ in groupby(found, lambda outcome: _group(outcome.ratio.case)):
@@ -101,6 +101,7 @@ def ratio_table(found: Sequence[Outcome], *, with_bars: bool = True) -> Table:
             bar = ("" if ratio.bar is None else f"{ratio.bar:.3g}", verdicts[outcome.met])
             table.add_row(
                 f"  {_compared(ratio)}",
+                f"{len(outcome.by_round)}",
                 f"{outcome.median:,.2f}",
                 f"{outcome.low:,.2f} – {outcome.high:,.2f}" if len(outcome.by_round) > 1 else "",
                 *(bar if with_bars else ()),
@@ -220,6 +221,7 @@ def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
         "low": outcome.low,
         "high": outcome.high,
         "met": outcome.met,
+        "rounds": len(outcome.by_round),
     }
 
 

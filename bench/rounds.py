@@ -1,4 +1,4 @@
-"""Runs cases round by round, so that a slow minute of the machine falls on all of them alike."""
+"""Runs cases in turn, so that a slow minute of the machine falls on all of them alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from bench.case import Case, Database, Sample
@@ -15,29 +14,20 @@ from bench.databases import Databases, PostgresDatabases, SqliteDatabases
 from tests.support.postgres import PostgresServer
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A case about to be measured for the `round`th time."""
-
-    case: Case
-    round: int
-
-
-def measure(
-    cases: Sequence[Case], rounds: int, *, starting: Callable[[Step], None]
-) -> Iterator[tuple[Step, Sample]]:
-    """Round 1 of every case, then round 2 of every case, and so on: each sample as it is taken.
+@contextmanager
+def measuring(cases: Sequence[Case]) -> Iterator[Callable[[Case], Sample]]:
+    """What takes one sample of any of these cases.
 
     Every sample has been checked: a wrong result raises `WrongResult`.
     """
     with _databases({case.database for case in cases}) as databases:
         templates = _Templates(databases)
-        for round_ in range(1, rounds + 1):
-            # There and back: whoever comes first in one round comes last in the next.
-            for case in cases if round_ % 2 else reversed(cases):
-                step = Step(case, round_)
-                starting(step)
-                yield step, _measure_once(case, templates, databases[case.database])
+        yield lambda case: _measure_once(case, templates, databases[case.database])
+
+
+def in_turn(cases: Sequence[Case], round_: int) -> Sequence[Case]:
+    """There and back: whoever comes first in one round comes last in the next."""
+    return cases if round_ % 2 else cases[::-1]
 
 
 def _measure_once(case: Case, templates: _Templates, databases: Databases) -> Sample:

@@ -17,8 +17,6 @@ from bench.connection import connect, is_sqlite, sqlite_path
 
 WAVE_ACCOUNTS = 5_000
 EVENTS_PER_ACCOUNT = 20
-CACHE_PAGES = 50_000
-"""With fewer, SQLite writes pages of its indexes again and again while a long journal is loaded."""
 
 _WAVE_EVENTS = WAVE_ACCOUNTS * EVENTS_PER_ACCOUNT
 _VERSION = f"1 + i % {_WAVE_EVENTS} / {WAVE_ACCOUNTS}"
@@ -88,7 +86,7 @@ def fill(url: str, count: int, *, after: int = 0) -> None:
     """
     if is_sqlite(url):
         with closing(sqlite3.connect(sqlite_path(url))) as connection:
-            connection.execute(f"PRAGMA cache_size = {CACHE_PAGES}")
+            connection.execute(f"PRAGMA cache_size = {journal.CACHE_PAGES}")
             connection.execute(_sqlite_statement(count, after))
             connection.commit()
     else:

@@ -4,7 +4,7 @@ import pytest
 
 from bench.case import Sample
 from bench.measure import Measure
-from bench.ratios import Outcome, Ratio, outcomes
+from bench.ratios import Outcome, Ratio, open_cases, outcomes
 
 
 def rate(events_per_second: int) -> Sample:
@@ -64,3 +64,24 @@ def test_a_case_that_has_not_run_has_no_ratio() -> None:
     ratio = Ratio("a/ours", to="a/theirs")
     assert not list(outcomes({"a/ours": [rate(1)]}, [ratio]))
     assert not list(outcomes({"a/theirs": [rate(1)]}, [ratio]))
+
+
+def test_rounds_that_one_of_two_cases_has_more_are_left_out() -> None:
+    samples = {"a/ours": [rate(200), rate(400)], "a/theirs": [rate(100)]}
+    (found,) = outcomes(samples, [Ratio("a/ours", to="a/theirs")])
+    assert found.by_round == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("bar", "is_open"), [(1.0, False), (2.0, False), (2.1, True), (4.0, True), (4.1, False)]
+)
+def test_cases_run_again_where_rounds_disagree_about_a_bar(bar: float, is_open: bool) -> None:
+    samples = {"a/ours": [rate(200), rate(400)], "a/theirs": [rate(100), rate(100)]}
+    ratios = [Ratio("a/ours", to="a/theirs", bar=bar), Ratio("a/theirs", to=50)]
+    assert open_cases(samples, ratios) == ({"a/ours", "a/theirs"} if is_open else set())
+
+
+def test_what_is_compared_with_a_value_runs_again_alone() -> None:
+    assert open_cases({"a/ours": [rate(1), rate(3)]}, [Ratio("a/ours", to=2, bar=1.0)]) == {
+        "a/ours"
+    }
