@@ -55,7 +55,7 @@ class OnDatabase:
     @pytest.fixture
     def source(self, database: Database) -> Iterator[Source]:
         with closing(SqlSession(database)) as session:
-            yield JournalSource(session)
+            yield JournalSource(session, reads_ahead=True)
 
     @pytest.fixture
     def add(self, journal: Journal) -> Callable[[int], list[UUID]]:

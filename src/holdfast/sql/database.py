@@ -141,6 +141,12 @@ class Database(Protocol):
     def settled(self, connection: Any, after: int, limit: int) -> Chunk:
         """Events after a position, as far as nothing smaller can appear later."""
 
+    def ask(self, connection: Any, after: int, limit: int) -> None:
+        """These events will be wanted next: a server can look for them meanwhile."""
+
+    def forget(self, connection: Any) -> None:
+        """Events that were asked for may have changed."""
+
     def extent(self, connection: Any, after: int, limit: int) -> Extent:
         """How far the next events go, as far as nothing smaller can appear later."""
 

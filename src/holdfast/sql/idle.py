@@ -28,7 +28,7 @@ class IdleSource:
         """`recent`: what others of the process have read; None if there are no others."""
         self._session, self._looks, self._recent = session, looks, recent
         self._bell = session.database.bell
-        self._source = JournalSource(session)
+        self._source = JournalSource(session, reads_ahead=recent is None)
         self._heard = self._read_at = self._bell.rings
         self._busy_at = time.monotonic()
         self._is_idle = False
@@ -66,6 +66,7 @@ class IdleSource:
         """The journal is always the same."""
 
     def forget(self) -> None:
+        self._source.forget()
         if self._recent is not None:
             self._recent.clear()
 

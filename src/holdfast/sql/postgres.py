@@ -125,13 +125,30 @@ class PostgresDatabase:
             connection.close()
 
     def settled(self, connection: PostgresConnection, after: int, limit: int) -> Chunk:
+        params = {"after": after, "limit": limit}
+        asked = connection.answer("read", params)
+
+        def read() -> Sequence[Row]:
+            nonlocal asked
+            rows, asked = asked, None
+            # If there were fewer, more may have come since.
+            if rows is None or len(rows) < limit:
+                rows = connection.run_often("read", params)
+            return rows
+
         rows, held = settled_rows(
             after,
-            read=lambda: connection.run_often("read", {"after": after, "limit": limit}),
+            read=read,
             drawn=lambda: int(connection.run("last_drawn")[0][0]),
             bound=lambda: connection.run("in_flight")[0][0],
         )
         return Chunk(self.raw_events(rows), held)
+
+    def ask(self, connection: PostgresConnection, after: int, limit: int) -> None:
+        connection.ask("read", {"after": after, "limit": limit})
+
+    def forget(self, connection: PostgresConnection) -> None:
+        connection.forget()
 
     def extent(self, connection: PostgresConnection, after: int, limit: int) -> Extent:
         return extents.next_settled(connection, after, limit)

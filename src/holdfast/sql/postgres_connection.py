@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -33,6 +34,17 @@ CANCEL_SECONDS = 5.0
 """How long a request to cancel a statement may take."""
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A statement that was sent; `rows` is what it has returned, when that `is_in`."""
+
+    name: str
+    params: Mapping[str, Any]
+    statement: Prepared
+    is_in: bool = False
+    rows: Sequence[Row] | None = None
+
+
 class PostgresConnection:
     """One psycopg connection in autocommit mode."""
 
@@ -40,13 +52,20 @@ class PostgresConnection:
         self, database: PostgresDatabase, raw: psycopg.Connection[Row], *, is_lent: bool = False
     ) -> None:
         """`is_lent`: for a moment, so that it is not worth while to prepare statements."""
-        self._database, self.raw, self._is_lent = database, raw, is_lent
+        self._database, self._raw, self._is_lent = database, raw, is_lent
         self._is_aborted = False
         # One for all our own statements: to make one costs as much as to use it.
-        self._cursor = raw.cursor(binary=True)
+        self._own_cursor = raw.cursor(binary=True)
+        self._asked: _Asked | None = None
         self._handled: PostgresTx | None = None
         self._made: dict[str, tuple[TableSpec, str]] = {}
         self._prepared: dict[str, Prepared] = {}
+
+    @property
+    def raw(self) -> psycopg.Connection[Row]:
+        """The driver's connection, when it is free."""
+        self._take_in()
+        return self._raw
 
     @property
     def tx(self) -> PostgresTx:
@@ -54,7 +73,7 @@ class PostgresConnection:
 
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
         with self._translated():
-            return _rows(self._cursor.execute(pyformat(query(name, "postgres")), params or {}))
+            return _rows(self._cursor().execute(pyformat(query(name, "postgres")), params or {}))
 
     def run_often(self, name: str, params: Mapping[str, Any]) -> Sequence[Row]:
         """Runs a named statement that a runner runs over and over, outside of a transaction."""
@@ -63,9 +82,31 @@ class PostgresConnection:
         with self._translated():
             return self._statement(pyformat(query(name, "postgres"))).run(params)
 
+    def ask(self, name: str, params: Mapping[str, Any]) -> None:
+        """Has the server run a named statement whose `answer` will be wanted, and goes on."""
+        if self._is_lent or self.raw.pgconn.transaction_status != TransactionStatus.IDLE:
+            return
+        with suppress(psycopg.Error):  # Whatever is run next fails in the same way.
+            statement = self._statement(pyformat(query(name, "postgres")))
+            statement.send(params)
+            self._asked = _Asked(name, params, statement)
+
+    def answer(self, name: str, params: Mapping[str, Any]) -> Sequence[Row] | None:
+        """What a statement has returned that was asked for; None if it was not, or has failed."""
+        asked = self._asked
+        self.forget()
+        if asked is None or (asked.name, asked.params) != (name, params):
+            return None
+        return asked.rows
+
+    def forget(self) -> None:
+        """What was asked for is not wanted."""
+        self._take_in()
+        self._asked = None
+
     def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
         with self._translated():
-            return _rows(self._cursor.execute(sql, params))
+            return _rows(self._cursor().execute(sql, params))
 
     def run_many(self, name: str, params: Sequence[Mapping[str, Any]]) -> None:
         with self._translated(), self.raw.cursor() as cursor:
@@ -94,7 +135,7 @@ class PostgresConnection:
                 if are_packed(values):
                     found = self._statement(sql).run({**params, **values})
                 else:
-                    found = self._cursor.execute(sql, {**params, **values}).fetchall()
+                    found = self._cursor().execute(sql, {**params, **values}).fetchall()
                 return [row[:-1] for row in found]
         except psycopg.errors.DivisionByZero:
             return None  # By us, or by what people have made of the table: it is seen step by step.
@@ -155,12 +196,12 @@ class PostgresConnection:
 
     def interrupt(self) -> None:
         with suppress(psycopg.Error):
-            self.raw.cancel_safe(timeout=CANCEL_SECONDS)
+            self._raw.cancel_safe(timeout=CANCEL_SECONDS)
 
     def abort(self) -> None:
         # Whoever waits for an answer finds that none comes. To close it would free what he uses.
         self._is_aborted = True
-        with suppress(psycopg.Error, OSError), borrowed_socket(self.raw) as end:
+        with suppress(psycopg.Error, OSError), borrowed_socket(self._raw) as end:
             end.shutdown(socket.SHUT_RDWR)
 
     def check_intact(self) -> None:
@@ -186,7 +227,7 @@ class PostgresConnection:
         with self._translated():
             kinds = [table.columns[i].kind for i in table.key_indexes]
             columns = map(packed, kinds, zip(*keys, strict=True))
-            for *stored, position in self._cursor.execute(loading(table), [*columns]).fetchall():
+            for *stored, position in self._cursor().execute(loading(table), [*columns]).fetchall():
                 for i in json_at:
                     if stored[i] is not None:
                         stored[i] = _typed(stored[i], table.columns[i])
@@ -209,19 +250,32 @@ class PostgresConnection:
             self._made[name] = table, sql
         return sql
 
+    def _take_in(self) -> None:
+        """Waits for what the server is at work on: the connection does one thing at a time."""
+        asked = self._asked
+        if asked is None or asked.is_in:
+            return
+        asked.is_in = True
+        asked.rows = asked.statement.receive()
+
+    def _cursor(self) -> psycopg.Cursor[Row]:
+        self._take_in()
+        return self._own_cursor
+
     def _statement(self, sql: str) -> Prepared:
+        self._take_in()
         known = self._prepared.get(sql)
         if known is None:
-            known = self._prepared[sql] = Prepared(self.raw, sql)
+            known = self._prepared[sql] = Prepared(self._raw, sql)
         return known
 
     @property
     def is_lost(self) -> bool:
-        return self._is_aborted or self.raw.closed
+        return self._is_aborted or self._raw.closed
 
     def close(self) -> None:
         with suppress(psycopg.Error):
-            self.raw.close()
+            self._raw.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

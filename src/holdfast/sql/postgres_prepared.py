@@ -7,6 +7,7 @@ while others want it. Beside a batch that is nothing; beside a single event it i
 from __future__ import annotations
 
 import re
+import select
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -55,8 +56,7 @@ class Prepared:
 
     def run(self, params: Mapping[str, Any]) -> Sequence[Row]:
         """What it returns. Values of types that are not packed here have to be `Packed`."""
-        values = map(params.__getitem__, self._names)
-        data: list[Any] = [*map(_data, values, self._packers)]
+        data = self._packed(params)
         # The driver's: a handler may have left a thread behind that uses the connection.
         with self._lock:
             try:
@@ -64,6 +64,44 @@ class Prepared:
             except psycopg.errors.InvalidSqlStatementName:
                 self._prepare()
                 result = self._execute(data)
+        return self._loaded(result)
+
+    def send(self, params: Mapping[str, Any]) -> None:
+        """Has the server run it; before anything else, `receive` is to follow."""
+        with self._lock:
+            self._pgconn.send_query_prepared(
+                self._name, self._packed(params), self._formats, Format.BINARY
+            )
+            self._pgconn.flush()
+
+    def receive(self) -> Sequence[Row] | None:
+        """What it has returned; None if it has failed, as it will again if it is run."""
+        try:
+            with self._lock:
+                result = self._received()
+        except psycopg.Error:
+            return None
+        if result is None or result.status != ExecStatus.TUPLES_OK:
+            return None
+        return self._loaded(result)
+
+    def _received(self) -> PGresult | None:
+        """Without the driver's own way, which would hold the interpreter while it waits."""
+        news, last = select.poll(), None
+        news.register(self._pgconn.socket, select.POLLIN)
+        while True:
+            while self._pgconn.is_busy():
+                news.poll()
+                self._pgconn.consume_input()
+            result = self._pgconn.get_result()
+            if result is None:
+                return last
+            last = result
+
+    def _packed(self, params: Mapping[str, Any]) -> list[Any]:
+        return [*map(_data, map(params.__getitem__, self._names), self._packers)]
+
+    def _loaded(self, result: PGresult) -> Sequence[Row]:
         self._loader.set_pgresult(result)
         return self._loader.load_rows(0, result.ntuples, tuple)
 

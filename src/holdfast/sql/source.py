@@ -11,13 +11,19 @@ from holdfast.sql.store import SqlSession
 class JournalSource:
     """The journal as a feed, read on a runner's connection."""
 
-    def __init__(self, session: SqlSession) -> None:
+    def __init__(self, session: SqlSession, *, reads_ahead: bool = False) -> None:
+        """`reads_ahead`: the server looks for the next events while these are applied."""
         self._session, self._database = session, session.database
+        self._reads_ahead = reads_ahead
         self._heard = self._database.bell.rings
 
     def read(self, after: int, limit: int) -> Chunk:
         self._heard = self._database.bell.rings
-        return self._database.settled(self._session.connection, after, limit)
+        connection = self._session.connection
+        chunk = self._database.settled(connection, after, limit)
+        if self._reads_ahead and 1 < limit == len(chunk.events):
+            self._database.ask(connection, chunk.events[-1].position, limit)
+        return chunk
 
     def extent(self, after: int, limit: int) -> Extent:
         self._heard = self._database.bell.rings
@@ -41,7 +47,8 @@ class JournalSource:
         """The journal is always the same."""
 
     def forget(self) -> None:
-        """Nothing is kept."""
+        if not self._session.is_resting:
+            self._database.forget(self._session.connection)
 
     def wait(self, timeout_seconds: float) -> bool:
         has_rung = self._database.bell.wait(self._heard, timeout_seconds)

@@ -132,6 +132,12 @@ class SqliteDatabase:
         rows = connection.run("read", {"after": after, "limit": limit})
         return Chunk(self.raw_events(rows))
 
+    def ask(self, connection: SqliteConnection, after: int, limit: int) -> None:
+        """Nobody else could do it meanwhile."""
+
+    def forget(self, connection: SqliteConnection) -> None:
+        """Nothing was asked for."""
+
     def extent(self, connection: SqliteConnection, after: int, limit: int) -> Extent:
         # To count a range takes two thirds of the time, and mostly there is no hole in it.
         extent = extents.between(connection, after, after + limit)
