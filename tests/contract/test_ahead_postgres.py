@@ -10,8 +10,12 @@ import pytest
 
 from holdfast import App, Journal, NewEvent, StoreUnavailable
 from holdfast.core import reading
+from holdfast.core.ports import Source
 from holdfast.sql.database import Database
+from holdfast.sql.idle import IdleSource
+from holdfast.sql.looks import Looks
 from holdfast.sql.postgres_connection import PostgresConnection
+from holdfast.sql.recent import Recent
 from holdfast.sql.source import JournalSource
 from holdfast.sql.store import SqlSession
 from holdfast.testing.contracts.running import Sums
@@ -149,6 +153,26 @@ class TestReadingAhead(OnPostgres):
         assert len(connection.answer("read", ASKED) or ()) == 3
         assert connection.answer("read", ASKED) is None
 
+    def test_those_who_go_together_don_t_read_ahead(
+        self, database: Database, add: Callable[[int], list[UUID]]
+    ) -> None:
+        """Each of them would read what one can read for all."""
+        ids, recent = add(30), Recent(database.bell)
+        with (
+            closing(Looks(database)) as looks,
+            closing(SqlSession(database)) as ours,
+            closing(SqlSession(database)) as theirs,
+        ):
+            one, other = IdleSource(ours, looks, recent), IdleSource(theirs, looks, recent)
+            assert not _asks(one, ours, 0), "it is not known yet who comes along"
+            assert _asks(one, ours, 3), "nobody came"
+            assert _read(other, 3) == ids[3:6]
+            assert not _asks(one, ours, 6), "another one came"
+            assert not _asks(other, theirs, 6), "it has taken what was read"
+            assert not _asks(other, theirs, 9), "it reads, and may be followed"
+            assert _asks(other, theirs, 12), "it was not"
+            assert _asks(other, theirs, 15)
+
     def test_an_answer_larger_than_all_buffers(
         self, journal: Journal, source: JournalSource, connection: PostgresConnection
     ) -> None:
@@ -179,5 +203,12 @@ class TestReadingAhead(OnPostgres):
             assert dict(fetch(app, "SELECT name, amount FROM sums")) == sums
 
 
-def _read(source: JournalSource, after: int, *, limit: int = 3) -> list[UUID]:
+def _asks(source: IdleSource, session: SqlSession, after: int) -> bool:
+    """Whether it asks for the next three events when it reads these."""
+    source.read(after, 3)
+    assert isinstance(session.connection, PostgresConnection)
+    return session.connection.answer("read", {"after": after + 3, "limit": 3}) is not None
+
+
+def _read(source: Source, after: int, *, limit: int = 3) -> list[UUID]:
     return [event.id for event in source.read(after, limit).events]

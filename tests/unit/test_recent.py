@@ -204,3 +204,27 @@ def test_who_comes_meanwhile_waits_for_the_same(recent: Recent, outcome: str) ->
     assert found == [[2] if outcome == "cleared" else [1]] * 2
     assert journal.reads <= (3 if outcome == "failed" else 2)
     assert read(recent, journal, 0) == ([2] if outcome == "cleared" else [1])
+
+
+def test_whether_others_have_taken_what_was_read(recent: Recent) -> None:
+    journal = Journal(1, 2, 3, 4, 5, 6)
+    for after in (0, 3):
+        read(recent, journal, after)
+        assert not recent.is_shared(after + LIMIT)
+    read(recent, journal, 0)
+    assert [recent.is_shared(through) for through in (3, 6, 7)] == [True, False, False]
+
+
+def test_whoever_waits_for_a_read_takes_it(recent: Recent) -> None:
+    journal = Journal(1)
+    another = threading.Thread(target=read, args=(recent, journal, 0))
+
+    def slow() -> Chunk:
+        another.start()
+        wait_until(lambda: recent._flights[0, LIMIT].is_joined, 30, "it to wait")
+        return journal.reading(0)()
+
+    recent.read(0, LIMIT, slow)
+    another.join(30)
+    assert recent.is_shared(1)
+    assert journal.reads == 1

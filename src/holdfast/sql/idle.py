@@ -29,6 +29,8 @@ class IdleSource:
         self._session, self._looks, self._recent = session, looks, recent
         self._bell = session.database.bell
         self._source = JournalSource(session, reads_ahead=recent is None)
+        self._read_to: int | None = None
+        """How far its last read went; None if that was another's."""
         self._heard = self._read_at = self._bell.rings
         self._busy_at = time.monotonic()
         self._is_idle = False
@@ -41,11 +43,26 @@ class IdleSource:
         if self._recent is None:
             chunk = self._source.read(after, limit)
         else:
-            chunk, self._heard = self._recent.read(
-                after, limit, lambda: self._source.read(after, limit)
-            )
-            self._read_at = self._heard
+            chunk = self._read_with_others(self._recent, after, limit)
         self._note(is_idle=not chunk.events)
+        return chunk
+
+    def _read_with_others(self, recent: Recent, after: int, limit: int) -> Chunk:
+        """What others have read, or what they may take.
+
+        Reads ahead where they don't: of those who go along, each would read the same.
+        """
+        self._source.reads_ahead = self._read_to == after and not recent.is_shared(after)
+        self._read_to = None
+
+        def read() -> Chunk:
+            chunk = self._source.read(after, limit)
+            if chunk.events:
+                self._read_to = chunk.events[-1].position
+            return chunk
+
+        chunk, self._heard = recent.read(after, limit, read)
+        self._read_at = self._heard
         return chunk
 
     def extent(self, after: int, limit: int) -> Extent:

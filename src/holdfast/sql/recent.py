@@ -24,9 +24,12 @@ EVENT_BYTES = 600
 """What an event takes beside its payload and metadata, about."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Kept:
-    """A chunk that was read: after which position, and whether it goes to the journal's end."""
+    """A chunk that was read: after which position, and whether it goes to the journal's end.
+
+    `is_taken`: by somebody else, too.
+    """
 
     after: int
     chunk: Chunk
@@ -34,6 +37,7 @@ class _Kept:
     rings: int
     """How often the bell had rung before it was read."""
     size_bytes: int
+    is_taken: bool
 
 
 class _Flight:
@@ -41,6 +45,7 @@ class _Flight:
 
     def __init__(self) -> None:
         self.landed = threading.Event()
+        self.is_joined = False
         self.result: tuple[Chunk, int] | None = None
 
 
@@ -68,6 +73,7 @@ class Recent:
             joins = flight is not None
             if flight is None:
                 flight = self._flights[after, limit] = _Flight()
+            flight.is_joined = joins
         if joins:
             flight.landed.wait()
             if flight.result is not None:
@@ -77,13 +83,21 @@ class Recent:
             flight.result = self._read(read)
             with self._lock:
                 if self._flights.get((after, limit)) is flight:
-                    self._keep(after, limit, *flight.result)
+                    self._keep(after, limit, *flight.result, is_taken=flight.is_joined)
             return flight.result
         finally:
             with self._lock:
                 if self._flights.get((after, limit)) is flight:
                     del self._flights[after, limit]
             flight.landed.set()
+
+    def is_shared(self, through: int) -> bool:
+        """Whether others have taken what was read up to a position."""
+        with self._lock:
+            for kept in reversed(self._kept):
+                if kept.chunk.events[-1].position == through:
+                    return kept.is_taken
+        return False
 
     def clear(self) -> None:
         """People may have changed what was read, or restored another copy."""
@@ -115,6 +129,7 @@ class Recent:
         events: Sequence[RawEvent] = ()
         kept = self._by_after.get(after) or self._around(after)
         while kept is not None:
+            kept.is_taken = True
             part = kept.chunk.events
             if kept.after < after:
                 part = part[bisect_right(part, after, key=lambda event: event.position) :]
@@ -134,12 +149,12 @@ class Recent:
                 return kept
         return None
 
-    def _keep(self, after: int, limit: int, chunk: Chunk, rings: int) -> None:
+    def _keep(self, after: int, limit: int, chunk: Chunk, rings: int, *, is_taken: bool) -> None:
         if not chunk.events or chunk.held:
             return
         size_bytes = sum(map(_size_bytes, chunk.events))
         is_last = len(chunk.events) < limit
-        kept = self._by_after[after] = _Kept(after, chunk, is_last, rings, size_bytes)
+        kept = self._by_after[after] = _Kept(after, chunk, is_last, rings, size_bytes, is_taken)
         self._kept.append(kept)
         self._size_bytes += size_bytes
         while self._size_bytes > KEPT_BYTES:

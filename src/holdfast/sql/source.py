@@ -14,14 +14,14 @@ class JournalSource:
     def __init__(self, session: SqlSession, *, reads_ahead: bool = False) -> None:
         """`reads_ahead`: the server looks for the next events while these are applied."""
         self._session, self._database = session, session.database
-        self._reads_ahead = reads_ahead
+        self.reads_ahead = reads_ahead
         self._heard = self._database.bell.rings
 
     def read(self, after: int, limit: int) -> Chunk:
         self._heard = self._database.bell.rings
         connection = self._session.connection
         chunk = self._database.settled(connection, after, limit)
-        if self._reads_ahead and 1 < limit == len(chunk.events):
+        if self.reads_ahead and 1 < limit == len(chunk.events):
             self._database.ask(connection, chunk.events[-1].position, limit)
         return chunk
 
