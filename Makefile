@@ -32,7 +32,7 @@ format: .venv/.dev ## Mend what can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/.bench ## Measure against the peers: about ten minutes
+bench: .venv/.bench ## Measure against the peers: about 15 minutes
 	$(BIN)/python -m bench $(ARGS)
 
 bench-quick: .venv/.bench ## The same on little data, in about one: proves that it runs, not how fast

@@ -43,7 +43,7 @@ FILE_CHARACTERS = 110
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
-    help="How often each case runs, instead of three times or, where a bar is near, nine.",
+    help="How often each case runs, instead of three times or, where a bar is near, seven.",
 )
 @click.option(
     "--json",

@@ -318,7 +318,8 @@ class TableBatch:
                     if before is not None:
                         table.restore(row, before)
                     raise
-                cached.row = changed
+                if cached.row is not changed:
+                    cached.row = changed
                 if order > cached.position:
                     cached.position = order
                 if not cached.is_changed:
