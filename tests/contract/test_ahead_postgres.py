@@ -122,7 +122,7 @@ class TestReadingAhead(OnPostgres):
             )
             other.execute(statement, (pid,))
             if "terminate" in statement:
-                with pytest.raises(StoreUnavailable):
+                with pytest.raises(StoreUnavailable, match="administrator command"):
                     connection.run("last_drawn")
                 session.rest()
             else:

@@ -256,7 +256,8 @@ class PostgresConnection:
         if asked is None or asked.is_in:
             return
         asked.is_in = True
-        asked.rows = asked.statement.receive()
+        with self._translated():
+            asked.rows = asked.statement.receive()
 
     def _cursor(self) -> psycopg.Cursor[Row]:
         self._take_in()

@@ -75,12 +75,11 @@ class Prepared:
             self._pgconn.flush()
 
     def receive(self) -> Sequence[Row] | None:
-        """What it has returned; None if it has failed, as it will again if it is run."""
-        try:
-            with self._lock:
-                result = self._received()
-        except psycopg.Error:
-            return None
+        """What it has returned; None if it has failed, and the connection is still there."""
+        with self._lock:
+            result = self._received()
+        if result is not None and self._pgconn.status == ConnStatus.BAD:
+            raise psycopg.OperationalError(result.get_error_message())
         if result is None or result.status != ExecStatus.TUPLES_OK:
             return None
         return self._loaded(result)
