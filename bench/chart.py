@@ -161,8 +161,10 @@ def _panel(title: str, bars: Sequence[Bar], axis: Axis, y: float) -> Iterable[st
 
 
 def _caption(results: Mapping[str, Any]) -> str:
-    environment, rounds = results["environment"], results["scale"]["rounds"]
-    times = "one round" if rounds == 1 else f"medians of {rounds} rounds or more"
+    environment, scale = results["environment"], results["scale"]
+    times = "one round" if scale["rounds"] == 1 else f"medians of {scale['rounds']} rounds"
+    if scale["more_rounds"]:
+        times += " or more"
     return (
         f"{times}, {environment['cpus']} processors, Python {environment['python']}, "
         "fsync on, client and server on the same machine"

@@ -43,7 +43,8 @@ FILE_CHARACTERS = 110
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
-    help="How often each case runs, instead of three times or, where a bar is near, seven.",
+    help=f"How often each case runs, instead of {FULL.rounds} times, and {FULL.more_rounds} times "
+    "more where a bar is near.",
 )
 @click.option(
     "--json",
@@ -119,8 +120,8 @@ def _measure(cases: Sequence[Case], scale: Scale, console: Console) -> Samples:
         measuring(cases) as measure,
         Progress(*columns, console=console, disable=not console.is_terminal) as progress,
     ):
-        task = progress.add_task("starting", total=len(cases) * scale.rounds)
         started, taken, total = time.monotonic(), 0, len(cases) * scale.rounds
+        task = progress.add_task("starting", total=total)
         for round_ in range(1, scale.rounds + scale.more_rounds + 1):
             if round_ == scale.rounds + 1:
                 names = open_cases(samples)

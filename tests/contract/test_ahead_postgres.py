@@ -1,24 +1,28 @@
 """The next events are asked for while those before them are applied: on PostgreSQL alone."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
-from holdfast import App, Journal, NewEvent, StoreUnavailable
+from holdfast import App, Event, Journal, NewEvent, StoreUnavailable, TableProjection, on
 from holdfast.core import reading
-from holdfast.core.ports import Source
-from holdfast.sql.database import Database
+from holdfast.core.ports import Chunk, Source
+from holdfast.sql import postgres
+from holdfast.sql.database import Database, Row
 from holdfast.sql.idle import IdleSource
 from holdfast.sql.looks import Looks
+from holdfast.sql.postgres import PostgresDatabase
+from holdfast.sql.postgres_ahead import Answer
 from holdfast.sql.postgres_connection import PostgresConnection
 from holdfast.sql.recent import Recent
 from holdfast.sql.source import JournalSource
 from holdfast.sql.store import SqlSession
-from holdfast.testing.contracts.running import Sums
+from holdfast.testing.contracts.running import Sum, Sums
 from holdfast.testing.contracts.samples import WAIT_SECONDS, Counted, execute, fetch
 from tests.contract.databases import OnPostgres
 from tests.support.postgres import wait_until
@@ -93,6 +97,7 @@ class TestReadingAhead(OnPostgres):
         assert _read(source, 0, limit=2) == ids[:2]
         assert _read(source, 2, limit=4) == ids[2:6]
         assert _read(source, 6, limit=2) == ids[6:8]
+        assert _read(source, 8, limit=3) == ids[8:]
 
     @pytest.mark.parametrize(
         "statement",
@@ -127,7 +132,7 @@ class TestReadingAhead(OnPostgres):
                 session.rest()
             else:
                 assert connection.run("last_drawn") == [(6,)]
-                assert connection.answer("read", ASKED) is None
+                assert connection.answer() == Answer(ASKED, None)
         assert _read(JournalSource(session), 3) == ids[3:]
 
     def test_the_server_has_forgotten_the_statement(
@@ -148,10 +153,13 @@ class TestReadingAhead(OnPostgres):
         add(6)
         with connection.transaction():
             connection.ask("read", ASKED)
-        assert connection.answer("read", ASKED) is None
+        assert connection.answer() is None
         connection.ask("read", ASKED)
-        assert len(connection.answer("read", ASKED) or ()) == 3
-        assert connection.answer("read", ASKED) is None
+        answer = connection.answer()
+        assert answer is not None
+        assert answer.params == ASKED
+        assert len(answer.rows or ()) == 3
+        assert connection.answer() is None
 
     def test_those_who_go_together_don_t_read_ahead(
         self, database: Database, add: Callable[[int], list[UUID]]
@@ -173,6 +181,25 @@ class TestReadingAhead(OnPostgres):
             assert _asks(other, theirs, 12), "it was not"
             assert _asks(other, theirs, 15)
 
+    def test_nobody_waits_for_others_before_its_answer_is_in(
+        self, database: Database, add: Callable[[int], list[UUID]]
+    ) -> None:
+        """They may wait for somebody who waits for the lock that the server holds meanwhile."""
+        add(12)
+        waited: list[bool] = []
+
+        class Watched(Recent):
+            def read(self, after: int, limit: int, read: Callable[[], Chunk]) -> tuple[Chunk, int]:
+                assert isinstance(session.connection, PostgresConnection)
+                waited.append(session.connection._ahead._sent is not None)
+                return super().read(after, limit, read)
+
+        with closing(Looks(database)) as looks, closing(SqlSession(database)) as session:
+            source = IdleSource(session, looks, Watched(database.bell))
+            for after in (0, 3, 6, 9):
+                source.read(after, 3)
+        assert waited == [False] * 4
+
     def test_an_answer_larger_than_all_buffers(
         self, journal: Journal, source: JournalSource, connection: PostgresConnection
     ) -> None:
@@ -192,6 +219,7 @@ class TestReadingAhead(OnPostgres):
         chance = random.Random(seed)
         monkeypatch.setattr(reading, "CHUNK_EVENTS", chance.randint(2, 6))
         monkeypatch.setattr(reading, "BATCH_EVENTS", chance.randint(1, 3))
+        used = _count_answers(monkeypatch)
         app.projection(Sums)
         sums: dict[str, int] = {}
         for _ in range(3):
@@ -201,13 +229,63 @@ class TestReadingAhead(OnPostgres):
                 sums[stream] = sums.get(stream, 0) + n
             app.catch_up()
             assert dict(fetch(app, "SELECT name, amount FROM sums")) == sums
+        assert used
+
+    def test_large_events_of_all_sizes_are_read_ahead(
+        self, app: App, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """How many are read at a time goes by their size, and is mostly the same."""
+        chance = random.Random(1)
+        monkeypatch.setattr(reading, "BATCH_BYTES", 64 * 1024)
+        read, used = _count_reads(monkeypatch), _count_answers(monkeypatch)
+
+        @app.projection
+        class Sizes(TableProjection[Sum]):
+            @on("Large")
+            def large(self, row: Sum, event: Event[dict[str, str]]) -> None:
+                row.amount += len(event.data["t"])
+
+        sizes = [chance.randint(500, 1_500) for _ in range(600)]
+        app.journal.append("a", [NewEvent({"t": "x" * size}, type="Large") for size in sizes])
+        app.catch_up()
+        assert fetch(app, "SELECT name, amount FROM sizes") == [("a", sum(sizes))]
+        assert len(read) > 20
+        assert len(used) > 0.8 * len(read)
+
+
+def _count_answers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Gets a number for every read that was answered before it was made."""
+    used: list[int] = []
+
+    def asked(*args: Any) -> Sequence[Row] | None:
+        rows = before(*args)
+        if rows is not None:
+            used.append(len(rows))
+        return rows
+
+    before = postgres._asked
+    monkeypatch.setattr(postgres, "_asked", asked)
+    return used
+
+
+def _count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Gets the limit of every read."""
+    limits: list[int] = []
+
+    def settled(self: PostgresDatabase, connection: Any, after: int, limit: int) -> Chunk:
+        limits.append(limit)
+        return before(self, connection, after, limit)
+
+    before = PostgresDatabase.settled
+    monkeypatch.setattr(PostgresDatabase, "settled", settled)
+    return limits
 
 
 def _asks(source: IdleSource, session: SqlSession, after: int) -> bool:
     """Whether it asks for the next three events when it reads these."""
     source.read(after, 3)
     assert isinstance(session.connection, PostgresConnection)
-    return session.connection.answer("read", {"after": after + 3, "limit": 3}) is not None
+    return session.connection.answer() is not None
 
 
 def _read(source: Source, after: int, *, limit: int = 3) -> list[UUID]:

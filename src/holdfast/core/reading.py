@@ -17,7 +17,7 @@ BATCH_EVENTS = 10_000
 
 FOLD_FACTOR = 20
 """So many times as many, where they are folded: it costs more to write a row than to fold an event
-into it, and nothing is locked meanwhile."""
+into it, and no transaction is open meanwhile."""
 
 CAREFUL_EVENTS = 10_000
 """No more than so many where the last process has died: if this one does, too, those that come are
@@ -55,7 +55,8 @@ class Reader:
         """`folds`: what is read is folded in memory before anything is written."""
         self.source, self.stopping, self._is_careful = source, stopping, is_careful
         self._most_events = self._batch_events = most_events(folds=folds)
-        self._mean_event_bytes = FIRST_GUESS_BYTES
+        self._fitting_events = 1
+        self._fit(FIRST_GUESS_BYTES)
 
     def read(self, after: int, *, keeps: bool) -> Reading:
         """The next batch, of which nothing is read yet. `keeps`: all of it is kept in memory."""
@@ -84,15 +85,24 @@ class Reader:
 
     def chunk_limit(self) -> int:
         """Fewer events at a time when they are large."""
-        fitting = int(BATCH_BYTES / 4 / max(self._mean_event_bytes, 1.0))
-        return max(1, min(CHUNK_EVENTS, fitting))
+        return min(CHUNK_EVENTS, self._fitting_events)
 
     def size_bytes(self, events: Sequence[RawEvent]) -> int:
         """The size of a chunk's payloads, from which the next chunk's limit follows."""
         size = sum(map(len, map(_data, events)))
         if events:
-            self._mean_event_bytes = size / len(events)
+            self._fit(size / len(events))
         return size
+
+    def _fit(self, mean_event_bytes: float) -> None:
+        """How many events are read at a time, by powers of two.
+
+        It falls at once and rises late, so that it seldom changes: whoever reads ahead counts on
+        it.
+        """
+        fitting = max(1, int(BATCH_BYTES / 4 / max(mean_event_bytes, 1.0)))
+        if not self._fitting_events <= fitting < 3 * self._fitting_events:
+            self._fitting_events = 1 << (fitting.bit_length() - 1)
 
 
 class Reading:

@@ -144,6 +144,9 @@ class Database(Protocol):
     def ask(self, connection: Any, after: int, limit: int) -> None:
         """These events will be wanted next: a server can look for them meanwhile."""
 
+    def take_in(self, connection: Any) -> None:
+        """Waits for events that were asked for: until they are here, the server may hold locks."""
+
     def forget(self, connection: Any) -> None:
         """Events that were asked for may have changed."""
 

@@ -52,6 +52,8 @@ class IdleSource:
 
         Reads ahead where they don't: of those who go along, each would read the same.
         """
+        # The server may hold a lock until then, for which others wait that we may wait for.
+        self._source.take_in()
         self._source.reads_ahead = self._read_to == after and not recent.is_shared(after)
         self._read_to = None
 

@@ -20,6 +20,7 @@ from holdfast.core.signals import Bell
 from holdfast.core.table import Column
 from holdfast.sql import extents, forks
 from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.postgres_ahead import Answer
 from holdfast.sql.postgres_types import TYPES
 from holdfast.sql.settled import settled_rows
 from holdfast.sql.url import PostgresUrl
@@ -125,16 +126,12 @@ class PostgresDatabase:
             connection.close()
 
     def settled(self, connection: PostgresConnection, after: int, limit: int) -> Chunk:
-        params = {"after": after, "limit": limit}
-        asked = connection.answer("read", params)
+        asked = _asked(connection.answer(), after, limit)
 
         def read() -> Sequence[Row]:
             nonlocal asked
             rows, asked = asked, None
-            # If there were fewer, more may have come since.
-            if rows is None or len(rows) < limit:
-                rows = connection.run_often("read", params)
-            return rows
+            return rows or connection.run_often("read", {"after": after, "limit": limit})
 
         rows, held = settled_rows(
             after,
@@ -147,8 +144,11 @@ class PostgresDatabase:
     def ask(self, connection: PostgresConnection, after: int, limit: int) -> None:
         connection.ask("read", {"after": after, "limit": limit})
 
+    def take_in(self, connection: PostgresConnection) -> None:
+        connection.take_in()
+
     def forget(self, connection: PostgresConnection) -> None:
-        connection.forget()
+        connection.answer()
 
     def extent(self, connection: PostgresConnection, after: int, limit: int) -> Extent:
         return extents.next_settled(connection, after, limit)
@@ -286,6 +286,14 @@ class PostgresDatabase:
             if (unavailable := self.unavailable(error)) is None:
                 raise
             raise unavailable from error
+
+
+def _asked(answer: Answer | None, after: int, limit: int) -> Sequence[Row] | None:
+    """The next events, if they were asked for; where there were fewer, more may have come since."""
+    if answer is None or answer.rows is None or answer.params["after"] != after:
+        return None
+    is_full = len(answer.rows) == answer.params["limit"] >= limit
+    return answer.rows[:limit] if is_full else None
 
 
 def _abandon(inherited: Sequence[psycopg.Connection[Row]]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -17,6 +16,7 @@ from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.ports import RowChanges
 from holdfast.core.table import Column, Key, TableSpec
 from holdfast.sql.database import Row, transaction_ended
+from holdfast.sql.postgres_ahead import Ahead, Answer
 from holdfast.sql.postgres_arrays import packed
 from holdfast.sql.postgres_prepared import Prepared, are_packed
 from holdfast.sql.postgres_rows import arrays, deleting, loading, named, writing, writing_with
@@ -34,17 +34,6 @@ CANCEL_SECONDS = 5.0
 """How long a request to cancel a statement may take."""
 
 
-@dataclass(slots=True)
-class _Asked:
-    """A statement that was sent; `rows` is what it has returned, when that `is_in`."""
-
-    name: str
-    params: Mapping[str, Any]
-    statement: Prepared
-    is_in: bool = False
-    rows: Sequence[Row] | None = None
-
-
 class PostgresConnection:
     """One psycopg connection in autocommit mode."""
 
@@ -56,7 +45,7 @@ class PostgresConnection:
         self._is_aborted = False
         # One for all our own statements: to make one costs as much as to use it.
         self._own_cursor = raw.cursor(binary=True)
-        self._asked: _Asked | None = None
+        self._ahead = Ahead()
         self._handled: PostgresTx | None = None
         self._made: dict[str, tuple[TableSpec, str]] = {}
         self._prepared: dict[str, Prepared] = {}
@@ -64,7 +53,7 @@ class PostgresConnection:
     @property
     def raw(self) -> psycopg.Connection[Row]:
         """The driver's connection, when it is free."""
-        self._take_in()
+        self.take_in()
         return self._raw
 
     @property
@@ -87,22 +76,17 @@ class PostgresConnection:
         if self._is_lent or self.raw.pgconn.transaction_status != TransactionStatus.IDLE:
             return
         with suppress(psycopg.Error):  # Whatever is run next fails in the same way.
-            statement = self._statement(pyformat(query(name, "postgres")))
-            statement.send(params)
-            self._asked = _Asked(name, params, statement)
+            self._ahead.ask(self._statement(pyformat(query(name, "postgres"))), params)
 
-    def answer(self, name: str, params: Mapping[str, Any]) -> Sequence[Row] | None:
-        """What a statement has returned that was asked for; None if it was not, or has failed."""
-        asked = self._asked
-        self.forget()
-        if asked is None or (asked.name, asked.params) != (name, params):
-            return None
-        return asked.rows
+    def answer(self) -> Answer | None:
+        """What was asked for last, once; None if nothing was."""
+        with self._translated():
+            return self._ahead.answer()
 
-    def forget(self) -> None:
-        """What was asked for is not wanted."""
-        self._take_in()
-        self._asked = None
+    def take_in(self) -> None:
+        """Waits for what the server is at work on: the connection does one thing at a time."""
+        with self._translated():
+            self._ahead.take_in()
 
     def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
         with self._translated():
@@ -250,21 +234,12 @@ class PostgresConnection:
             self._made[name] = table, sql
         return sql
 
-    def _take_in(self) -> None:
-        """Waits for what the server is at work on: the connection does one thing at a time."""
-        asked = self._asked
-        if asked is None or asked.is_in:
-            return
-        asked.is_in = True
-        with self._translated():
-            asked.rows = asked.statement.receive()
-
     def _cursor(self) -> psycopg.Cursor[Row]:
-        self._take_in()
+        self.take_in()
         return self._own_cursor
 
     def _statement(self, sql: str) -> Prepared:
-        self._take_in()
+        self.take_in()
         known = self._prepared.get(sql)
         if known is None:
             known = self._prepared[sql] = Prepared(self._raw, sql)

@@ -24,6 +24,8 @@ from holdfast.sql.postgres_arrays import INT8, TEXT, TIMESTAMPTZ, Packed, micros
 
 INT4, FLOAT8, UUID_ = 23, 701, 2950
 
+LOOK_MILLISECONDS = 1_000
+
 _numbers = count(1)
 _PARAMETER = re.compile(r"%(?:\((\w+)\)[sb]|%)")
 _int8, _float8 = struct.Struct(">q").pack, struct.Struct(">d").pack
@@ -67,7 +69,10 @@ class Prepared:
         return self._loaded(result)
 
     def send(self, params: Mapping[str, Any]) -> None:
-        """Has the server run it; before anything else, `receive` is to follow."""
+        """Has the server run it; before anything else, `receive` is to follow.
+
+        A thread that a handler has left behind finds the connection busy until then.
+        """
         with self._lock:
             self._pgconn.send_query_prepared(
                 self._name, self._packed(params), self._formats, Format.BINARY
@@ -85,12 +90,13 @@ class Prepared:
         return self._loaded(result)
 
     def _received(self) -> PGresult | None:
-        """Without the driver's own way, which would hold the interpreter while it waits."""
+        """Waits without the interpreter, which `get_result` would hold."""
         news, last = select.poll(), None
         news.register(self._pgconn.socket, select.POLLIN)
         while True:
             while self._pgconn.is_busy():
-                news.poll()
+                # Looked at in any case after a while: something may be left to send, or to decrypt.
+                news.poll(LOOK_MILLISECONDS)
                 self._pgconn.consume_input()
             result = self._pgconn.get_result()
             if result is None:

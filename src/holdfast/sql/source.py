@@ -46,6 +46,11 @@ class JournalSource:
     def assure(self) -> None:
         """The journal is always the same."""
 
+    def take_in(self) -> None:
+        """Waits for what it has asked for."""
+        if not self._session.is_resting:
+            self._database.take_in(self._session.connection)
+
     def forget(self) -> None:
         if not self._session.is_resting:
             self._database.forget(self._session.connection)

@@ -135,6 +135,9 @@ class SqliteDatabase:
     def ask(self, connection: SqliteConnection, after: int, limit: int) -> None:
         """Nobody else could do it meanwhile."""
 
+    def take_in(self, connection: SqliteConnection) -> None:
+        """Nothing was asked for."""
+
     def forget(self, connection: SqliteConnection) -> None:
         """Nothing was asked for."""
 
