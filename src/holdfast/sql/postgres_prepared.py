@@ -112,8 +112,12 @@ class Prepared:
 
     def _prepare(self) -> None:
         self._name = f"holdfast_{next(_numbers)}".encode()
-        self._checked(self._pgconn.prepare(self._name, self._text.encode()))
-        described = self._checked(self._pgconn.describe_prepared(self._name))
+        # Not by the calls that wait, the second of which holds the interpreter while it does: all
+        # threads would stand still until a lock on a table is free, also the one that has it.
+        self._pgconn.send_prepare(self._name, self._text.encode())
+        self._checked(self._received())
+        self._pgconn.send_describe_prepared(self._name)
+        described = self._checked(self._received())
         types = map(described.param_type, range(len(self._names)))
         self._packers = [_PACKERS.get(type_) for type_ in types]
 
@@ -121,7 +125,9 @@ class Prepared:
         found = self._pgconn.exec_prepared(self._name, data, self._formats, Format.BINARY)
         return self._checked(found)
 
-    def _checked(self, result: PGresult) -> PGresult:
+    def _checked(self, result: PGresult | None) -> PGresult:
+        if result is None:
+            raise psycopg.OperationalError("the connection is gone")
         if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
             return result
         if self._pgconn.status == ConnStatus.BAD:
