@@ -24,6 +24,7 @@ from holdfast.testing.contracts.samples import WAIT_SECONDS, Counted, fetch
 from tests.support.postgres import wait_until
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%%'"
+WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'locked'::regclass"
 SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
 
 
@@ -104,6 +105,28 @@ def test_a_thread_that_a_handler_has_left_waits_for_its_turn(
         theirs = pool.submit(lambda: connection.raw.execute("SELECT 'theirs'").fetchall())
         assert [*ours.result(WAIT_SECONDS)] == [("ours",)]
         assert theirs.result(WAIT_SECONDS) == [("theirs",)]
+
+
+def test_others_go_on_while_a_statement_is_prepared(
+    postgres_url: str, raw: psycopg.Connection[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is locked between the two steps; the driver's own second step stops all threads."""
+    raw.execute("CREATE TABLE locked (n bigint); SET lock_timeout = '10s'")
+    checked, is_locked = Prepared._checked, threading.Event()
+    with psycopg.connect(postgres_url) as other, ThreadPoolExecutor(1) as pool:
+
+        def lock_first(self: Prepared, result: Any) -> Any:
+            if not is_locked.is_set():
+                other.execute("LOCK TABLE locked IN ACCESS EXCLUSIVE MODE")
+                is_locked.set()
+            return checked(self, result)
+
+        monkeypatch.setattr(Prepared, "_checked", lock_first)
+        preparing = pool.submit(Prepared, raw, "SELECT n FROM locked")
+        assert is_locked.wait(WAIT_SECONDS)
+        wait_until(lambda: other.execute(WAITING).fetchone() == (1,), WAIT_SECONDS, "it to wait")
+        other.rollback()
+        assert [*preparing.result(WAIT_SECONDS).run({})] == []
 
 
 def test_errors_are_the_drivers(raw: psycopg.Connection[Row]) -> None:
