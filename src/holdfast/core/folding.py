@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -266,17 +267,13 @@ class TableBatch:
         return self._run(events, None)
 
     def _run(self, events: Iterable[RawEvent], instead: Function | None) -> Ran:
-        """Every event comes through this loop: what it needs is at hand.
-
-        The inner `try` puts the row back, the outer one says who is to blame.
-        """
-        engine, table, calls = self._engine, self._table, self._engine.calls
+        """Every event comes through this loop: what it needs is at hand."""
+        engine, calls = self._engine, self._engine.calls
         rows, changed_rows, order_of = engine.rows, engine.changed, engine.order
         handlers, decode = calls.definition.handlers, calls.types.decode
-        by_stream, is_limited, singly = engine.by_stream, calls.is_limited, self._singly
-        tells = engine.tells and not self._again
-        snapshot = table.snapshot if table.json_indexes else table.take
-        settle = table.settle
+        by_stream, tells = engine.by_stream, engine.tells and not self._again
+        new_row, fold, given = self._table.new_row, self._table.fold, self._given
+        check: Callable[[Any], None] | None = None
         has_applied = False
         for raw in events:
             try:
@@ -285,8 +282,7 @@ class TableBatch:
                     if handler is None:
                         continue
                     event = decode(raw)
-                    if (cached := rows.get(raw.stream)) is None:
-                        cached = self._loaded(raw.stream)
+                    cached = rows.get(raw.stream) or self._loaded(raw.stream)
                 else:
                     found = self._found(raw)
                     if found is None:
@@ -297,29 +293,17 @@ class TableBatch:
                 if order <= cached.position and tells and order:
                     has_applied = True
                     continue  # The row has seen this event: the checkpoint was wound back.
+                if instead is not None:
+                    handler = instead
+                if calls.is_limited:
+                    handler = partial(calls.call, raw.type, handler)
+                if self._singly:
+                    check = partial(engine.check, cached.key)
                 row = cached.row
                 if row is None:
-                    before, row = None, table.new_row(cached.key)
-                else:
-                    before = snapshot(row)
-                try:
-                    if is_limited:
-                        result = calls.call(raw.type, instead or handler, row, event)
-                    else:
-                        result = (instead or handler)(row, event)
-                        if result is not None:
-                            result = calls.settle(result)
-                    changed = row if result is None else self._given(result)
-                    if changed is not None:
-                        settle(changed, before)
-                        if singly:
-                            engine.check(cached.key, changed)
-                except BaseException:
-                    if before is not None:
-                        table.restore(row, before)
-                    raise
-                if cached.row is not changed:
-                    cached.row = changed
+                    cached.row = fold(new_row(cached.key), True, handler, event, given, check)
+                elif (left := fold(row, False, handler, event, given, check)) is not row:
+                    cached.row = left
                 if order > cached.position:
                     cached.position = order
                 if not cached.is_changed:
@@ -362,8 +346,11 @@ class TableBatch:
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
         return self._engine.advance(self._work, checkpoint, to)
 
-    def _given(self, result: Any) -> Any | None:
-        """The row that a handler has returned, or None for its deletion."""
+    def _given(self, row: Any, result: Any) -> Any | None:
+        """The row that a handler has left, by what it has returned; None for its deletion."""
+        result = self._engine.calls.settle(result)
+        if result is None:
+            return row
         if result is DELETE:
             return None
         if not isinstance(result, self._table.row_type):

@@ -9,19 +9,15 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
-
-import msgspec
 
 from holdfast.core.errors import ConfigError
 from holdfast.core.queue import UNKNOWN
+from holdfast.core.row_functions import Fold, columns_taker, folder, wrong
 from holdfast.core.values import (
     ARE_PLAIN,
     CHECKS,
     KINDS,
-    MAX_INT,
-    MIN_INT,
     REFUSALS,
     ColumnKind,
     decimal_key,
@@ -76,17 +72,10 @@ class TableSpec:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     key_indexes: tuple[int, ...]
-    json_indexes: tuple[int, ...]
-    take: Callable[[Any], tuple[Any, ...]]
-    """A row's values in column order, as they are."""
     take_columns: Callable[[typing.Sequence[Any]], list[typing.Sequence[Any]]]
     """The values of many rows, column by column."""
-    settle: Callable[[Any, typing.Sequence[Any] | None], None]
-    """Gives a row the values that it would have when it is loaded again.
-
-    So what a handler finds in a row does not depend on where a batch has ended. The second argument
-    is a snapshot of it, when it had such values; what is the same still has.
-    """
+    fold: Fold
+    """Calls a handler with a row: all of it happens, or the row is as it was."""
     guard: str = POSITION_COLUMN
     """The column that says which event has changed a row last; no earlier one may."""
 
@@ -107,7 +96,7 @@ class TableSpec:
         try:
             return tuple([column.check(getattr(row, column.name)) for column in self.columns])
         except REFUSALS:
-            raise _wrong(self.name, self.columns, self.key, row) from None
+            raise wrong(self.name, self.columns, self.key, row) from None
 
     def checked(self, rows: typing.Sequence[Any]) -> list[typing.Sequence[Any]]:
         """The same for many rows, column by column."""
@@ -135,24 +124,6 @@ class TableSpec:
     def row(self, values: typing.Sequence[Any]) -> Any:
         """The row from stored values, in column order."""
         return self.row_type(**{c.name: v for c, v in zip(self.columns, values, strict=True)})
-
-    def snapshot(self, row: Any) -> typing.Sequence[Any]:
-        """The row's values, safe from what a handler does to them."""
-        if not self.json_indexes:
-            return self.take(row)
-        values = list(self.take(row))
-        for index in self.json_indexes:
-            values[index] = msgspec.json.encode(values[index])
-        return values
-
-    def restore(self, row: Any, snapshot: typing.Sequence[Any]) -> None:
-        """Puts a row back to where a snapshot was taken of it."""
-        for index, column in enumerate(self.columns):
-            value = snapshot[index]
-            if index in self.json_indexes:
-                is_none = value == b"null"
-                value = None if is_none else msgspec.json.decode(value, type=column.annotation)
-            object.__setattr__(row, column.name, value)
 
     def check_key(self, key: Key) -> Key:
         """The key as it is stored, so that equal keys meet in one row."""
@@ -215,10 +186,8 @@ def table_of(
         columns,
         key,
         tuple(by_name[part] for part in key),
-        tuple(index for index, column in enumerate(columns) if column.kind == "JSON"),
-        _taker([column.name for column in columns]),
-        _columns_taker([column.name for column in columns]),
-        _settler(name, columns, key),
+        columns_taker([column.name for column in columns]),
+        folder(name, columns, key),
         guard,
     )
 
@@ -286,77 +255,6 @@ def _column(where: str, field: dataclasses.Field[Any], annotation: Any) -> Colum
         except REFUSALS as error:
             raise ConfigError(f"{where}: default of field {field.name!r}: {error}") from error
     return column
-
-
-def _taker(names: typing.Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """A function that is made of the attributes' names, as a dataclass makes its own.
-
-    The interpreter remembers where it has found an attribute, which `attrgetter` does not.
-    """
-    take: Callable[[Any], tuple[Any, ...]] = eval(
-        f"lambda row: ({''.join(f'row.{name}, ' for name in names)})", {}
-    )
-    return take
-
-
-def _columns_taker(
-    names: typing.Sequence[str],
-) -> Callable[[typing.Sequence[Any]], list[typing.Sequence[Any]]]:
-    """The same for many rows, without a tuple for each."""
-    take: Callable[[typing.Sequence[Any]], list[typing.Sequence[Any]]] = eval(
-        f"lambda rows: [{', '.join(f'[row.{name} for row in rows]' for name in names)}]", {}
-    )
-    return take
-
-
-def _settler(
-    table: str, columns: tuple[Column, ...], key: tuple[str, ...]
-) -> Callable[[Any, typing.Sequence[Any] | None], None]:
-    """What settles a row, made of the attributes' names too: every event comes through it.
-
-    What an event has changed is checked at once, so that it is to blame for it, whatever the next
-    one does. The key is looked at as well, though a handler leaves it alone: it may be deleted.
-    """
-    lines = ["def settle(row, before):"]
-    names: dict[str, Any] = {
-        "put": object.__setattr__,
-        "refusals": REFUSALS,
-        "wrong": partial(_wrong, table, columns, key),
-    }
-    for index, column in enumerate(columns):
-        if column.name in key:
-            lines.append(f" row.{column.name}")
-            continue
-        names[f"settle_{index}"] = column.settle
-        changed = f"before is None or value is not before[{index}]"
-        if column.kind == "int":  # There are many, and most of them are as they should be.
-            is_right = f"type(value) is int and {MIN_INT} <= value <= {MAX_INT}"
-            changed = f"({changed}) and not ({is_right})"
-        lines += [
-            f" value = row.{column.name}",
-            f" if {changed}:",
-            f"  try: settled = settle_{index}(value)",
-            "  except refusals: raise wrong(row) from None",
-            f"  if settled is not value: put(row, {column.name!r}, settled)",
-        ]
-    exec("\n".join(lines), names)
-    settle: Callable[[Any, typing.Sequence[Any] | None], None] = names["settle"]
-    return settle
-
-
-def _wrong(table: str, columns: tuple[Column, ...], key: tuple[str, ...], row: Any) -> ValueError:
-    """What is wrong with a row that can't be stored."""
-    for column in columns:
-        value = getattr(row, column.name)
-        try:
-            column.check(value)
-        except REFUSALS as error:
-            key_ = tuple(getattr(row, name) for name in key)
-            return ValueError(
-                f"table {table!r}, row {key_!r}: column {column.name!r} "
-                f"({column.described()}) can't hold {value!r}: {error}"
-            )
-    raise AssertionError("a value was wrong, and no longer is")
 
 
 def _as_key(column: Column) -> Column:

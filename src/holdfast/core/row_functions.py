@@ -1,0 +1,108 @@
+"""Functions made of a row's field names, as a dataclass makes its own.
+
+Every event comes through them. The interpreter remembers where it has found an attribute that is
+written out, which it does not for `getattr`, and no call and no tuple is needed for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.core.values import MAX_INT, MIN_INT, REFUSALS
+
+if TYPE_CHECKING:
+    from holdfast.core.table import Column
+
+Fold = Callable[..., Any]
+"""fold(row, is_new, handler, event, given, check=None): see `folder`."""
+
+
+def folder(table: str, columns: Sequence[Column], key: Sequence[str]) -> Fold:
+    """What calls a handler with a row and an event, and returns the row that is left, or None.
+
+    Either all of it has happened, or the row is as it was and the error is raised. What the handler
+    has changed is checked at once, so that its event is to blame for it, whatever the next one
+    does, and becomes what would be loaded again: what a handler finds in a row does not depend on
+    where a batch has ended. Of a row that `is_new`, everything is checked.
+
+    `given` says which row is left, None for its deletion, by the row and what the handler has
+    returned, if that is not None. `check` is a last look at the row that is left.
+    """
+    names: dict[str, Any] = {
+        "put": object.__setattr__,
+        "encode": msgspec.json.encode,
+        "refusals": REFUSALS,
+        "wrong": partial(wrong, table, columns, key),
+    }
+    kept, settled, undone = [], [], []
+    for i, column in enumerate(columns):
+        name, before = column.name, f"before_{i}"
+        if column.kind == "JSON":  # A handler may change what is inside.
+            names[f"decode_{i}"] = partial(_decode, column.annotation)
+            kept.append(f" {before} = encode(row.{name})")
+            undone.append(f"  put(row, {name!r}, decode_{i}({before}))")
+        else:
+            kept.append(f" {before} = row.{name}")
+            undone.append(f"  put(row, {name!r}, {before})")
+        if name in key:  # A handler leaves it alone, or has deleted it.
+            settled.append(f"   left.{name}")
+            continue
+        names[f"settle_{i}"] = column.settle
+        is_changed = f"(is_new or value is not {before})"
+        if column.kind == "int":  # There are many, and most of them are as they should be.
+            is_changed += f" and not (type(value) is int and {MIN_INT} <= value <= {MAX_INT})"
+        settled += [
+            f"   value = left.{name}",
+            f"   if {is_changed}:",
+            f"    try: after = settle_{i}(value)",
+            "    except refusals: raise wrong(left) from None",
+            f"    if after is not value: put(left, {name!r}, after)",
+        ]
+    lines = [
+        "def fold(row, is_new, handler, event, given, check=None):",
+        *kept,
+        " try:",
+        "  result = handler(row, event)",
+        "  left = row if result is None else given(row, result)",
+        "  if left is not None:",
+        *settled,
+        "   if check is not None: check(left)",
+        " except BaseException:",
+        *undone,
+        "  raise",
+        " return left",
+    ]
+    exec("\n".join(lines), names)
+    fold: Fold = names["fold"]
+    return fold
+
+
+def columns_taker(names: Sequence[str]) -> Callable[[Sequence[Any]], list[Sequence[Any]]]:
+    """What takes the values of many rows, column by column, without a tuple for each row."""
+    take: Callable[[Sequence[Any]], list[Sequence[Any]]] = eval(
+        f"lambda rows: [{', '.join(f'[row.{name} for row in rows]' for name in names)}]", {}
+    )
+    return take
+
+
+def wrong(table: str, columns: Sequence[Column], key: Sequence[str], row: Any) -> ValueError:
+    """What is wrong with a row that can't be stored."""
+    for column in columns:
+        value = getattr(row, column.name)
+        try:
+            column.check(value)
+        except REFUSALS as error:
+            key_ = tuple(getattr(row, name) for name in key)
+            return ValueError(
+                f"table {table!r}, row {key_!r}: column {column.name!r} "
+                f"({column.described()}) can't hold {value!r}: {error}"
+            )
+    raise AssertionError("a value was wrong, and no longer is")
+
+
+def _decode(annotation: Any, before: bytes) -> Any:
+    return None if before == b"null" else msgspec.json.decode(before, type=annotation)
