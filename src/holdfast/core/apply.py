@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import takewhile
+from operator import attrgetter
 from typing import assert_never
 
 from holdfast.core.engine import (
@@ -35,6 +36,13 @@ from holdfast.core.trying import Halted
 QUICK_EVENTS = 8
 QUICK_SECONDS = 0.001
 """While so many events take less than this, the clock is looked at after so many."""
+
+FREE_EVENTS = 128
+"""Events whose streams are looked up among the closed lanes at once; when one fails, those behind
+it are again."""
+
+
+_stream = attrgetter("stream")
 
 
 class Applier:
@@ -230,15 +238,18 @@ class Applier:
         folds, at = stint.definition.table is not None, plain.at
         ledger = None if stint.definition.intake is None else stint.ledger
         free = self._free(batch)
-        looked, few = monotonic(), 1
+        looked, few, free_until = monotonic(), 1, 0 if free else len(events)
         while at < len(events):
-            part = events[at : at + few]
+            if free is not None and at >= free_until:
+                ahead = FREE_EVENTS if self._by_stream else few
+                free_until = at + free(events[at : at + ahead])
+                if free_until == at:
+                    return
+            part = events[at : min(at + few, free_until)]
             after = at + len(part)
-            if free is not None:
-                part = free(part)
             if ledger is None:
                 yield from part
-                at += len(part)
+                at = after
             else:
                 at += yield from ledger.plain(part)
             plain.at = at
@@ -250,10 +261,11 @@ class Applier:
             few = QUICK_EVENTS if folds and now - looked < QUICK_SECONDS else 1
             looked = now
 
-    def _free(self, batch: Batch) -> Callable[[Sequence[RawEvent]], Sequence[RawEvent]] | None:
-        """What leaves the first events of which nothing is known, and whose lanes are open.
+    def _free(self, batch: Batch) -> Callable[[Sequence[RawEvent]], int] | None:
+        """What counts the first events of which nothing is known, and whose lanes are open.
 
-        None: that is all of them.
+        None: that is all of them. No lane is closed before the next event with which something is
+        the matter.
         """
         lanes, is_marked = self._stint.lanes, self._stint.marked(self._rulings)
         if is_marked is None and not lanes:
@@ -265,10 +277,10 @@ class Applier:
                 return False
             return not (lanes and self._is_closed(batch, event))
 
-        def free(events: Sequence[RawEvent]) -> Sequence[RawEvent]:
-            if by_stream and lanes.are_open([event.stream for event in events]):
-                return events
-            return [*takewhile(is_free, events)]
+        def free(events: Sequence[RawEvent]) -> int:
+            if by_stream and lanes.are_open(map(_stream, events)):
+                return len(events)
+            return sum(1 for _ in takewhile(is_free, events))
 
         return free
 

@@ -34,8 +34,11 @@ class Lanes:
     def __contains__(self, lane: str) -> bool:
         return lane in self._closed or lane in self._begun
 
-    def are_open(self, lanes: Sequence[str]) -> bool:
+    def are_open(self, lanes: Iterable[str]) -> bool:
         """Whether none of them is closed."""
+        if not self._begun:
+            return self._closed.keys().isdisjoint(lanes)
+        lanes = [*lanes]
         return self._closed.keys().isdisjoint(lanes) and self._begun.keys().isdisjoint(lanes)
 
     def get(self, lane: str) -> Lane | None:
