@@ -20,6 +20,7 @@ from holdfast.sql.postgres_ahead import Ahead, Answer
 from holdfast.sql.postgres_arrays import packed
 from holdfast.sql.postgres_prepared import Prepared, are_packed
 from holdfast.sql.postgres_rows import arrays, deleting, loading, named, writing, writing_with
+from holdfast.sql.postgres_statements import Statements
 from holdfast.sql.postgres_tx import PostgresTx, borrowed_socket
 from holdfast.sql.queries import pyformat, query
 
@@ -49,6 +50,7 @@ class PostgresConnection:
         self._handled: PostgresTx | None = None
         self._made: dict[str, tuple[TableSpec, str]] = {}
         self._prepared: dict[str, Prepared] = {}
+        self._statements = Statements(raw)
 
     @property
     def raw(self) -> psycopg.Connection[Row]:
@@ -58,7 +60,7 @@ class PostgresConnection:
 
     @property
     def tx(self) -> PostgresTx:
-        return PostgresTx(self.raw)
+        return PostgresTx(self.raw, self._statements)
 
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
         with self._translated():
@@ -130,8 +132,12 @@ class PostgresConnection:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        with self._translated(), self.raw.transaction():
-            yield
+        try:
+            with self._translated(), self.raw.transaction():
+                yield
+        except BaseException:
+            self._statements.doubt()
+            raise
 
     @contextmanager
     def handling(self, *, savepoint: bool) -> Iterator[PostgresTx]:
@@ -170,6 +176,7 @@ class PostgresConnection:
         with self._translated():
             try:
                 self.raw.execute("ROLLBACK TO SAVEPOINT holdfast_event")
+                self._statements.doubt()
             except (
                 psycopg.errors.InvalidSavepointSpecification,
                 psycopg.errors.NoActiveSqlTransaction,

@@ -17,7 +17,7 @@ from uuid import UUID
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, ExecStatus, Format
-from psycopg.pq.abc import PGresult
+from psycopg.pq.abc import PGconn, PGresult
 
 from holdfast.sql.database import Row
 from holdfast.sql.postgres_arrays import INT8, TEXT, TIMESTAMPTZ, Packed, microseconds
@@ -111,7 +111,7 @@ class Prepared:
         return self._loader.load_rows(0, result.ntuples, tuple)
 
     def _prepare(self) -> None:
-        self._name = f"holdfast_{next(_numbers)}".encode()
+        self._name = new_name()
         # Not by the calls that wait, the second of which holds the interpreter while it does: all
         # threads would stand still until a lock on a table is free, also the one that has it.
         self._pgconn.send_prepare(self._name, self._text.encode())
@@ -126,13 +126,23 @@ class Prepared:
         return self._checked(found)
 
     def _checked(self, result: PGresult | None) -> PGresult:
-        if result is None:
-            raise psycopg.OperationalError("the connection is gone")
-        if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
-            return result
-        if self._pgconn.status == ConnStatus.BAD:
-            raise psycopg.OperationalError(result.get_error_message())
-        raise psycopg.errors.error_from_result(result)
+        return checked(self._pgconn, result)
+
+
+def new_name() -> bytes:
+    """A name that no other prepared statement has."""
+    return f"holdfast_{next(_numbers)}".encode()
+
+
+def checked(pgconn: PGconn, result: PGresult | None) -> PGresult:
+    """The result, if it is one; raises what the driver would."""
+    if result is None:
+        raise psycopg.OperationalError("the connection is gone")
+    if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+        return result
+    if pgconn.status == ConnStatus.BAD:
+        raise psycopg.OperationalError(result.get_error_message())
+    raise psycopg.errors.error_from_result(result)
 
 
 def are_packed(values: Mapping[str, Any]) -> bool:
