@@ -17,6 +17,7 @@ from holdfast import (
     Policy,
     Projection,
     ProjectionFaulted,
+    QueueSelection,
     TableProjection,
     Tx,
     on,
@@ -145,6 +146,54 @@ def test_what_the_database_refuses_is_found_in_any_chunk(
         ("s30", "dead"),
         ("s30", "pending"),
     ]
+
+
+@pytest.mark.parametrize("free_events", [1, 2, 5, 128])
+@pytest.mark.parametrize("sick", [{0}, {3, 4}, {8, 22}, {59}, {1, 15, 30, 31}])
+def test_events_of_closed_lanes_wait_wherever_they_are_looked_up(
+    free_events: int, sick: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each stream, what comes before the first that fails is applied, and nothing else."""
+    monkeypatch.setattr(apply, "FREE_EVENTS", free_events)
+
+    def check(n: int) -> None:
+        if n in sick:
+            raise ValueError("sick")
+
+    with App("sqlite:///:memory:") as app:
+
+        @app.projection(name="sums", policy=Policy(on_error=Park()))
+        class ParkedSums(TableProjection[Sum]):
+            @on(Counted)
+            def counted(self, row: Sum, event: Event[Counted]) -> None:
+                row.amount += event.data.n
+                check(event.data.n)
+
+        @app.projection(name="log", policy=Policy(on_error=Park()))
+        class ParkedLog(Projection):
+            tables: ClassVar = {"log": "CREATE TABLE log (n INTEGER)"}
+
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                tx.execute("INSERT INTO log VALUES (?)", (event.data.n,))
+                check(event.data.n)
+
+        for n in range(EVENTS // 2):
+            app.journal.append(f"s{n % STREAMS}", [Counted(n)])
+        app.catch_up()
+        for n in range(EVENTS // 2, EVENTS):  # Lanes are closed by what was committed before.
+            app.journal.append(f"s{n % STREAMS}", [Counted(n)])
+        app.catch_up()
+        applied = [n for n in range(EVENTS) if not sick & set(range(n % STREAMS, n + 1, STREAMS))]
+        sums = {f"s{k}": sum(n for n in applied if n % STREAMS == k) for k in range(STREAMS)}
+        waiting = sorted(set(range(EVENTS)) - set(applied))
+        assert fetch(app, "SELECT n FROM log") == [(n,) for n in applied]
+        assert dict(fetch(app, "SELECT name, amount FROM sums")) == {
+            name: amount for name, amount in sums.items() if int(name[1:]) in applied
+        }
+        for name in ("sums", "log"):
+            items = app.queue.list(QueueSelection(projection=name))
+            assert sorted(item.position - 1 for item in items) == waiting
 
 
 def test_a_slow_read_is_no_reason_to_apply_less(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,24 @@ def test_a_wait_without_a_ring_ends_in_time() -> None:
     assert bell.rings == 1
 
 
+def test_the_bell_is_awaited_while_somebody_waits() -> None:
+    bell = Bell()
+    assert not bell.awaited.is_set()
+    threads = [
+        threading.Thread(target=bell.wait, args=(bell.rings, FOR_EVER_SECONDS), daemon=True)
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    assert bell.awaited.wait(WAIT_SECONDS)
+    bell.wait(bell.rings, 0.0)  # Who leaves leaves the others waiting.
+    assert bell.awaited.is_set()
+    bell.ring()
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+    assert not bell.awaited.is_set()
+
+
 FAULT = Fault(
     error_type="ValueError",
     error_message="no 4, please",

@@ -295,11 +295,14 @@ class Bell:
 
     def __init__(self) -> None:
         self._rings = 0
-        self._changed = threading.Condition()
+        self.renew()
 
     def renew(self) -> None:
         """Frees it from threads that are not there, in the child of a fork."""
         self._changed = threading.Condition()
+        self._waiting = 0
+        self.awaited = threading.Event()
+        """Set while somebody waits."""
 
     @property
     def rings(self) -> int:
@@ -314,4 +317,11 @@ class Bell:
     def wait(self, heard: int, timeout_seconds: float) -> bool:
         """Returns at the first ring after `heard`, or in time; and whether it has rung."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._rings != heard, timeout_seconds)
+            self._waiting += 1
+            self.awaited.set()
+            try:
+                return self._changed.wait_for(lambda: self._rings != heard, timeout_seconds)
+            finally:
+                self._waiting -= 1
+                if not self._waiting:
+                    self.awaited.clear()

@@ -52,11 +52,6 @@ _AWAY = frozenset(
 _REFUSED = frozenset((sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG))
 _WORTH_REOPENING = frozenset((sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 
-WRITER_CACHE_KIB = 32 * 1024
-"""What the writer keeps of the file in memory, at most. Rows that are written together lie all over
-their table: with SQLite's own 2 MB, the pages of a larger table are read, and written, several
-times in one transaction."""
-
 
 class SqliteDatabase:
     """A SQLite file, or a database in memory that lives as long as this object."""
@@ -298,7 +293,6 @@ class SqliteDatabase:
             raise unavailable from error
         # An append that was acknowledged survives a power cut.
         raw.execute("PRAGMA synchronous = FULL")
-        raw.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
         return raw
 
     def _open(self) -> sqlite3.Connection:

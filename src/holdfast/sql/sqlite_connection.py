@@ -28,6 +28,14 @@ BUSY_SECONDS = 10.0
 BUSY_PAUSE_SECONDS = 0.0005
 """How long it waits between two looks."""
 
+MANY_ROWS = 1_000
+
+CACHE_KIB = 32 * 1024
+"""What the writer keeps of the file in memory, at most, once it has written so many rows together.
+They lie all over their table: with SQLite's own 2 MB, the pages of a larger table are read, and
+written, several times in one transaction. Statements that go through a stretch of the journal are
+slower with it, while it fills."""
+
 MAX_VARIABLES = 900
 """SQLite's oldest limit on parameters of a statement is 999."""
 
@@ -190,6 +198,8 @@ class SqliteConnection:
             + f' WHERE t."{table.guard}" {table.guarded} excluded."{table.guard}"'
         )
         with self._translated():
+            if len(rows) >= MANY_ROWS:
+                self.raw.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             columns = map(encode_all, table.columns, rows.columns)
             cursor = self.raw.executemany(sql, zip(*columns, rows.positions, strict=True))
         return cursor.rowcount

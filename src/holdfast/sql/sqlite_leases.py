@@ -152,7 +152,11 @@ class LocalLease:
 
 
 class Watcher:
-    """Rings the bell when another process has appended. Costs a PRAGMA every 5 to 50 ms."""
+    """Rings the bell when another process has appended. Costs a PRAGMA every 5 to 50 ms.
+
+    While nobody waits for the bell it looks seldom: each look takes the interpreter from those who
+    work.
+    """
 
     def __init__(self, open_reader: Callable[[], sqlite3.Connection], bell: Bell) -> None:
         self._open_reader, self._bell = open_reader, bell
@@ -166,13 +170,14 @@ class Watcher:
 
     def close(self) -> None:
         self._stop.set()
+        self._bell.awaited.set()
         self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.is_set():
             # A failing look-out costs latency, nothing else: polling goes on.
             with suppress(sqlite3.Error):
-                while not self._stop.wait(self._pause_seconds()):
+                while not self._pause():
                     with calls.inside():
                         self._look()
             with calls.inside():
@@ -185,9 +190,12 @@ class Watcher:
             self._raw.close()
         self._raw = self._seen = None
 
-    def _pause_seconds(self) -> float:
+    def _pause(self) -> bool:
+        """Waits until it is time to look; returns whether it is to stop instead."""
+        self._bell.awaited.wait(QUIET_LOOK_SECONDS)
         quiet_seconds = time.monotonic() - self._changed_at
-        return min(max(LOOK_SECONDS, quiet_seconds * QUIET_SHARE), QUIET_LOOK_SECONDS)
+        pause_seconds = max(LOOK_SECONDS, quiet_seconds * QUIET_SHARE)
+        return self._stop.wait(min(pause_seconds, QUIET_LOOK_SECONDS))
 
     def _look(self) -> None:
         if self._raw is None:

@@ -1,0 +1,33 @@
+"""The look-out for what other processes append to a SQLite file."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import App, NewEvent
+from holdfast.core.signals import Bell
+from holdfast.sql import sqlite_leases
+from holdfast.sql.sqlite import SqliteDatabase
+from holdfast.sql.sqlite_leases import Watcher
+
+WAIT_SECONDS = 30.0
+FOR_EVER_SECONDS = 3_600.0
+
+
+def test_it_looks_as_soon_as_somebody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then it may take its time."""
+    monkeypatch.setattr(sqlite_leases, "QUIET_LOOK_SECONDS", FOR_EVER_SECONDS)
+    path, bell = tmp_path / "bank.db", Bell()
+    with App(f"sqlite:///{path}") as other:
+        other.migrate()
+        watcher = Watcher(SqliteDatabase(path).open_reader, bell)
+        bell.wait(bell.rings, WAIT_SECONDS)  # It has seen what there is.
+        heard = bell.rings
+        for n in range(3):
+            other.journal.append("a", [NewEvent({}, type="Added")], expected_version=n)
+            assert bell.wait(heard, WAIT_SECONDS)
+            heard = bell.rings
+        assert heard >= 4
+        watcher.close()  # At once, though nobody waits.
