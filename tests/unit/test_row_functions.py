@@ -1,5 +1,6 @@
 """What a handler does to a row happens as a whole, or not at all."""
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -135,6 +136,28 @@ def test_a_row_is_as_it_was_when_something_fails(
     assert row == account()
 
 
+class Odd:
+    """Nothing that JSON can hold."""
+
+
+def test_what_a_new_row_begins_with_need_not_be_storable() -> None:
+    """As long as the handler replaces it."""
+
+    def handle(row: Account, _: str) -> None:
+        row.tags = ["x"]
+
+    row = Account("a", tags=Odd())  # type: ignore[arg-type]
+    assert fold(handle, row, is_new=True).tags == ["x"]
+    with pytest.raises(KeyError, match="no"):  # Not what is wrong with the row besides.
+        fold(refuse, Account("a", tags=Odd()), is_new=True)  # type: ignore[arg-type]
+
+
+def test_a_stack_trace_shows_the_code() -> None:
+    with pytest.raises(KeyError) as caught:
+        fold(refuse, account())
+    assert "result = handler(row, event)" in "".join(traceback.format_exception(caught.value))
+
+
 def test_what_a_last_look_refuses_is_undone() -> None:
     def refuse(row: Account) -> None:
         assert row.amount == 6
@@ -203,4 +226,4 @@ def test_what_a_field_itself_refuses_is_told_in_its_words() -> None:
     row = table.new_row(("a",))
     row_type.value = Strict()  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="there is nothing to see"):
-        table.fold(row, False, lambda row, _: None, "event", None)
+        table.fold(row, False, lambda row, _: None, "event", lambda row, _: row)

@@ -270,7 +270,7 @@ class Applier:
         lanes, is_marked = self._stint.lanes, self._stint.marked(self._rulings)
         if is_marked is None and not lanes:
             return None
-        by_stream = self._by_stream and is_marked is None
+        at_once = self._by_stream and is_marked is None
 
         def is_free(event: RawEvent) -> bool:
             if is_marked is not None and is_marked(event.position):
@@ -278,7 +278,7 @@ class Applier:
             return not (lanes and self._is_closed(batch, event))
 
         def free(events: Sequence[RawEvent]) -> int:
-            if by_stream and lanes.are_open(map(_stream, events)):
+            if at_once and lanes.are_open(map(_stream, events)):
                 return len(events)
             return sum(1 for _ in takewhile(is_free, events))
 

@@ -6,9 +6,10 @@ written out, which it does not for `getattr`, and no call and no tuple is needed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import linecache
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -17,21 +18,35 @@ from holdfast.core.values import MAX_INT, MIN_INT, REFUSALS
 if TYPE_CHECKING:
     from holdfast.core.table import Column
 
-Fold = Callable[..., Any]
-"""fold(row, is_new, handler, event, given, check=None): see `folder`."""
 
-
-def folder(table: str, columns: Sequence[Column], key: Sequence[str]) -> Fold:
-    """What calls a handler with a row and an event, and returns the row that is left, or None.
+class Fold(Protocol):
+    """Calls a handler with a row and an event; returns the row that is left, None if none is.
 
     Either all of it has happened, or the row is as it was and the error is raised. What the handler
     has changed is checked at once, so that its event is to blame for it, whatever the next one
     does, and becomes what would be loaded again: what a handler finds in a row does not depend on
-    where a batch has ended. Of a row that `is_new`, everything is checked.
-
-    `given` says which row is left, None for its deletion, by the row and what the handler has
-    returned, if that is not None. `check` is a last look at the row that is left.
+    where a batch has ended.
     """
+
+    def __call__(
+        self,
+        row: Any,
+        is_new: bool,
+        handler: Callable[[Any, Any], Any],
+        event: Any,
+        given: Callable[[Any, Any], Any],
+        check: Callable[[Any], None] | None = None,
+        /,
+    ) -> Any:
+        """Of a row that `is_new`, everything is checked, and nothing is put back.
+
+        `given` says which row is left, None for its deletion, by the row and what the handler has
+        returned, if that is not None. `check` is a last look at the row that is left.
+        """
+
+
+def make_fold(table: str, columns: Sequence[Column], key: Sequence[str]) -> Fold:
+    """The function for the rows of one table."""
     names: dict[str, Any] = {
         "put": object.__setattr__,
         "encode": msgspec.json.encode,
@@ -43,42 +58,53 @@ def folder(table: str, columns: Sequence[Column], key: Sequence[str]) -> Fold:
         name, before = column.name, f"before_{i}"
         if column.kind == "JSON":  # A handler may change what is inside.
             names[f"decode_{i}"] = partial(_decode, column.annotation)
-            kept.append(f" {before} = encode(row.{name})")
-            undone.append(f"  put(row, {name!r}, decode_{i}({before}))")
+            kept.append(f"{before} = None if is_new else encode(row.{name})")
+            undone.append(f"put(row, {name!r}, decode_{i}({before}))")
         else:
-            kept.append(f" {before} = row.{name}")
-            undone.append(f"  put(row, {name!r}, {before})")
+            kept.append(f"{before} = row.{name}")
+            undone.append(f"put(row, {name!r}, {before})")
         if name in key:  # A handler leaves it alone, or has deleted it.
-            settled.append(f"   left.{name}")
+            settled.append(f"left.{name}")
             continue
         names[f"settle_{i}"] = column.settle
         is_changed = f"(is_new or value is not {before})"
         if column.kind == "int":  # There are many, and most of them are as they should be.
             is_changed += f" and not (type(value) is int and {MIN_INT} <= value <= {MAX_INT})"
         settled += [
-            f"   value = left.{name}",
-            f"   if {is_changed}:",
+            f"value = left.{name}",
+            f"if {is_changed}:",
             f"    try: after = settle_{i}(value)",
             "    except refusals: raise wrong(left) from None",
             f"    if after is not value: put(left, {name!r}, after)",
         ]
     lines = [
-        "def fold(row, is_new, handler, event, given, check=None):",
-        *kept,
-        " try:",
-        "  result = handler(row, event)",
-        "  left = row if result is None else given(row, result)",
-        "  if left is not None:",
-        *settled,
-        "   if check is not None: check(left)",
-        " except BaseException:",
-        *undone,
-        "  raise",
-        " return left",
+        "def fold(row, is_new, handler, event, given, check=None, /):",
+        *_indented(1, kept),
+        "    try:",
+        "        result = handler(row, event)",
+        "        left = row if result is None else given(row, result)",
+        "        if left is not None:",
+        *_indented(3, settled),
+        "            if check is not None: check(left)",
+        "    except BaseException:",
+        "        if not is_new:",
+        *_indented(3, undone),
+        "        raise",
+        "    return left",
     ]
-    exec("\n".join(lines), names)
+    _run("\n".join(lines), f"<fold of {table}>", names)
     fold: Fold = names["fold"]
     return fold
+
+
+def _run(source: str, file: str, names: dict[str, Any]) -> None:
+    """Runs code whose lines a stack trace can show."""
+    exec(compile(source, file, "exec"), names)
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+
+
+def _indented(levels: int, lines: Iterable[str]) -> list[str]:
+    return [f"{'    ' * levels}{line}" for line in lines]
 
 
 def columns_taker(names: Sequence[str]) -> Callable[[Sequence[Any]], list[Sequence[Any]]]:

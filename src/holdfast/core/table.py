@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.core.errors import ConfigError
 from holdfast.core.queue import UNKNOWN
-from holdfast.core.row_functions import Fold, columns_taker, folder, wrong
+from holdfast.core.row_functions import Fold, columns_taker, make_fold, wrong
 from holdfast.core.values import (
     ARE_PLAIN,
     CHECKS,
@@ -187,7 +187,7 @@ def table_of(
         key,
         tuple(by_name[part] for part in key),
         columns_taker([column.name for column in columns]),
-        folder(name, columns, key),
+        make_fold(name, columns, key),
         guard,
     )
 

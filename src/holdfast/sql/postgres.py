@@ -265,6 +265,10 @@ class PostgresDatabase:
             return StoreUnavailable(
                 f"a table was altered meanwhile; a new connection sees it: {message}"
             )
+        if state == "26000" and "holdfast_" in message:
+            return StoreUnavailable(
+                f"a prepared statement was forgotten; a new connection begins anew: {message}"
+            )
         if state is not None:
             lost = state.startswith(("08", "25P", "57P"))
             return (

@@ -132,12 +132,15 @@ class PostgresConnection:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
+        is_through = is_in = False
         try:
             with self._translated(), self.raw.transaction():
                 yield
-        except BaseException:
-            self._statements.doubt()
-            raise
+                is_through = True
+            is_in = is_through  # The driver swallows its own Rollback, if a handler has raised it.
+        finally:
+            if not is_in:
+                self._statements.doubt()
 
     @contextmanager
     def handling(self, *, savepoint: bool) -> Iterator[PostgresTx]:
@@ -175,8 +178,8 @@ class PostgresConnection:
     def undo(self) -> None:
         with self._translated():
             try:
-                self.raw.execute("ROLLBACK TO SAVEPOINT holdfast_event")
                 self._statements.doubt()
+                self.raw.execute("ROLLBACK TO SAVEPOINT holdfast_event")
             except (
                 psycopg.errors.InvalidSavepointSpecification,
                 psycopg.errors.NoActiveSqlTransaction,

@@ -6,7 +6,6 @@ while others want it. Beside a batch that is nothing; beside a single event it i
 
 from __future__ import annotations
 
-import re
 import select
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +20,13 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from holdfast.sql.database import Row
 from holdfast.sql.postgres_arrays import INT8, TEXT, TIMESTAMPTZ, Packed, microseconds
+from holdfast.sql.postgres_marks import numbered, plain
 
 INT4, FLOAT8, UUID_ = 23, 701, 2950
 
 LOOK_MILLISECONDS = 1_000
 
 _numbers = count(1)
-_PARAMETER = re.compile(r"%(?:\((\w+)\)[sb]|%)")
 _int8, _float8 = struct.Struct(">q").pack, struct.Struct(">d").pack
 
 _PACKERS: Mapping[int, Callable[[Any], bytes]] = {
@@ -50,7 +49,9 @@ class Prepared:
     def __init__(self, raw: psycopg.Connection[Row], sql: str) -> None:
         """`sql` has parameters written `%(name)s`."""
         self._pgconn, self._lock = raw.pgconn, raw.lock
-        self._text, self._names = _numbered(sql)
+        found = numbered(plain(sql))
+        assert found is not None, sql
+        self._text, self._names = found.text, found.names
         self._formats = [Format.BINARY] * len(self._names)
         self._loader = Transformer(raw)
         with self._lock:
@@ -157,17 +158,3 @@ def _data(value: Any, pack: Callable[[Any], bytes] | None) -> bytes | None:
         return pack(value)
     assert isinstance(value, Packed), f"{type(value).__name__} is the driver's to pack"
     return value.data
-
-
-def _numbered(sql: str) -> tuple[str, list[str]]:
-    """The statement with parameters written `$1`, and their names in that order."""
-    names: list[str] = []
-
-    def number(found: re.Match[str]) -> str:
-        if found[1] is None:
-            return "%"
-        if found[1] not in names:
-            names.append(found[1])
-        return f"${names.index(found[1]) + 1}"
-
-    return _PARAMETER.sub(number, sql), names

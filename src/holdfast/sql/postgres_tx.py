@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGresult
+from psycopg.rows import tuple_row
 
 from holdfast.sql.database import Row
 from holdfast.sql.postgres_statements import Statements
@@ -35,7 +36,8 @@ class PostgresTx:
 
     def __init__(self, raw: psycopg.Connection[Row], statements: Statements) -> None:
         self._raw, self._statements = raw, statements
-        self._is_lent = False
+        self._is_handed_out = False
+        """Whether a handler has the driver's connection, and may have done anything with it."""
         self.has_appended = False
         self.callbacks: list[Callable[[], Any]] = []
         self.failed: BaseException | None = None
@@ -53,36 +55,36 @@ class PostgresTx:
             self._settle()
             # Cursors would not know the adapters that a handler registers with the connection.
             self._cursors.clear()
-            self._statements.forget_adapters()
             self._statements.doubt()
-            self._is_lent = True
+            self._is_handed_out = True
         return self._raw
 
     def execute(self, sql: str, params: Any = ()) -> int:
         with self._lock:
             if (result := self._prepared(sql, params)) is not None:
                 return result.command_tuples or 0
-            self._statements.driver_runs(sql)
+            self._statements.driver_runs(sql, params)
             return self._cursor(sql).execute(sql, params or None).rowcount
 
     def executemany(self, sql: str, params: Iterable[Any]) -> None:
         with self._lock:
             self._settle()
-            self._statements.driver_runs(sql)
+            self._statements.driver_runs(sql, True)
             self._cursor(sql).executemany(sql, params)
 
     def fetch(self, sql: str, params: Any = ()) -> list[Row]:
         with self._lock:
             if (result := self._prepared(sql, params)) is not None:
                 return self._statements.rows(result)
-            self._statements.driver_runs(sql)
-            return self._raw.execute(sql, params or None).fetchall()
+            self._statements.driver_runs(sql, params)
+            return self._raw.cursor(row_factory=tuple_row).execute(sql, params or None).fetchall()
 
     def write(self, sql: str, params: Any = ()) -> None:
         with self._lock:
             if self._error is not None:
                 return  # Nothing is done any more until `flush` has said why.
-            if not self._statements.may_wait(sql):
+            if self._statements.forgets(sql):
+                # Until its answer comes, the driver would take what it sends for prepared.
                 self.execute(sql, params)
                 return
             if self._pipeline is None:
@@ -91,7 +93,6 @@ class PostgresTx:
                 pipeline.__enter__()
                 self._pipeline = pipeline
                 self._gathered = 0
-            self._statements.driver_runs(sql)
             try:
                 self._cursor(sql).execute(sql, params or None)
             except psycopg.Error as error:
@@ -135,9 +136,9 @@ class PostgresTx:
         error. Rolling back is what makes psycopg forget.
         """
         if self._is_stale and self._raw.pgconn.transaction_status == TransactionStatus.INTRANS:
+            self._statements.doubt()
             with self._raw.transaction(force_rollback=True):
                 self._is_stale = False
-            self._statements.doubt()
 
     def after_commit(self, callback: Callable[[], Any]) -> None:
         self.callbacks.append(callback)
@@ -149,7 +150,7 @@ class PostgresTx:
     def _prepared(self, sql: str, params: Any) -> PGresult | None:
         """What comes of a statement that is prepared; None if it is the driver's to run."""
         self._settle()
-        return None if self._is_lent else self._statements.run(sql, params)
+        return None if self._is_handed_out else self._statements.run(sql, params)
 
     def _cursor(self, sql: str) -> psycopg.Cursor[Row]:
         """A cursor for the statement: used again, it need not find out how to send parameters."""
