@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 
 from holdfast import App, Backoff, Event, Failure, HoldfastError, Poll, QueueItem, QueueSelection
-from holdfast.core import apply, drain, reading, runner
+from holdfast.core import drain, plain, reading, runner
 from holdfast.core.policy import Decision
 from holdfast.core.worker import Worker
 from holdfast.testing import FixedClock
@@ -344,7 +344,7 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few events make many transactions."""
     monkeypatch.setattr(reading, "BATCH_EVENTS", 5)
     monkeypatch.setattr(reading, "CHUNK_EVENTS", 5)
-    monkeypatch.setattr(apply, "FREE_EVENTS", 2)
+    monkeypatch.setattr(plain, "FREE_EVENTS", 2)
     monkeypatch.setattr(runner, "STANDBY_SECONDS", 0.01)
     monkeypatch.setattr(drain, "DRAIN_EVENTS", 3)
 

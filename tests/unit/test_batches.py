@@ -22,7 +22,7 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.core import apply, folding, reading
+from holdfast.core import apply, folding, plain, reading
 from holdfast.core.ports import Checkpoint, Chunk, Source
 from holdfast.core.signals import Refused, Signal
 from holdfast.core.stint import Stint
@@ -154,7 +154,7 @@ def test_events_of_closed_lanes_wait_wherever_they_are_looked_up(
     free_events: int, sick: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of each stream, what comes before the first that fails is applied, and nothing else."""
-    monkeypatch.setattr(apply, "FREE_EVENTS", free_events)
+    monkeypatch.setattr(plain, "FREE_EVENTS", free_events)
 
     def check(n: int) -> None:
         if n in sick:

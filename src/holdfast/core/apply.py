@@ -7,11 +7,9 @@ behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import takewhile
-from operator import attrgetter
 from typing import assert_never
 
 from holdfast.core.engine import (
@@ -26,23 +24,13 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.event import RawEvent, kept
 from holdfast.core.intake import VersionGap
 from holdfast.core.judge import Give
+from holdfast.core.plain import Plain
 from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.ports import Advance, Checkpoint
 from holdfast.core.queue import LOOK_LATER_SECONDS, OUTSTANDING, Entry, Record, text_of
 from holdfast.core.signals import Died, Duplicates, Parked, Queued, Refused, Skipped
 from holdfast.core.stint import SLICE_SECONDS, Stint
 from holdfast.core.trying import Halted
-
-QUICK_EVENTS = 8
-QUICK_SECONDS = 0.001
-"""While so many events take less than this, the clock is looked at after so many."""
-
-FREE_EVENTS = 128
-"""Events whose streams are looked up among the closed lanes at once; when one fails, those behind
-it are again."""
-
-
-_stream = attrgetter("stream")
 
 
 class Applier:
@@ -51,7 +39,6 @@ class Applier:
     def __init__(self, stint: Stint, assure: Callable[[], None]) -> None:
         """`assure` is called before what was read is committed, and may refuse that."""
         self._stint, self._assure = stint, assure
-        self._by_stream = stint.definition.lanes_are_streams
         self._rulings: dict[int, Skip | Park] = {}
         self._known = 0
         """Events of the batch that have been here before."""
@@ -221,77 +208,13 @@ class Applier:
 
         Returns where that is, and how it failed if it was tried.
         """
-        plain = _Plain(start)
-        ran = batch.run(self._plain_events(batch, events, plain, until))
+        plain = Plain(self._stint, batch, events, at=start, until=until, ruled=self._rulings)
+        ran = batch.run(plain)
         if ran.has_applied:
             self._stint.judge.succeeded()
         if ran.failed is not None:
             return _index(events, ran.failed.event, plain.at), ran.failed
         return plain.at, None
-
-    def _plain_events(
-        self, batch: Batch, events: Sequence[RawEvent], plain: _Plain, until: float
-    ) -> Iterator[RawEvent]:
-        """Nearly all events go this way, so it asks nothing that can be known beforehand."""
-        stint = self._stint
-        monotonic, stopping = stint.clock.monotonic, stint.stopping
-        folds, at = stint.definition.table is not None, plain.at
-        ledger = None if stint.definition.intake is None else stint.ledger
-        free = self._free(batch)
-        looked, few, free_until = monotonic(), 1, 0 if free else len(events)
-        while at < len(events):
-            if free is not None and at >= free_until:
-                ahead = FREE_EVENTS if self._by_stream else few
-                free_until = at + free(events[at : at + ahead])
-                if free_until == at:
-                    return
-            part = events[at : min(at + few, free_until)]
-            after = at + len(part)
-            if ledger is None:
-                yield from part
-                at = after
-            else:
-                at += yield from ledger.plain(part)
-            plain.at = at
-            if at < after:
-                return
-            now = monotonic()
-            if now >= until or stopping():
-                return
-            few = QUICK_EVENTS if folds and now - looked < QUICK_SECONDS else 1
-            looked = now
-
-    def _free(self, batch: Batch) -> Callable[[Sequence[RawEvent]], int] | None:
-        """What counts the first events of which nothing is known, and whose lanes are open.
-
-        None: that is all of them. No lane is closed before the next event with which something is
-        the matter.
-        """
-        lanes, is_marked = self._stint.lanes, self._stint.marked(self._rulings)
-        if is_marked is None and not lanes:
-            return None
-        at_once = self._by_stream and is_marked is None
-
-        def is_free(event: RawEvent) -> bool:
-            if is_marked is not None and is_marked(event.position):
-                return False
-            return not (lanes and self._is_closed(batch, event))
-
-        def free(events: Sequence[RawEvent]) -> int:
-            if at_once and lanes.are_open(map(_stream, events)):
-                return len(events)
-            return sum(1 for _ in takewhile(is_free, events))
-
-        return free
-
-    def _is_closed(self, batch: Batch, event: RawEvent) -> bool:
-        """Whether something waits in the event's lane, or may."""
-        stint = self._stint
-        if self._by_stream and event.stream not in stint.lanes:
-            return False
-        if not (stint.ledger.counts_all or stint.definition.handles(event.type)):
-            return False
-        return stint.lanes.get(batch.lane_of(event)) is not None or stint.is_held(event)
 
     def _is_over(self, until: float) -> bool:
         return self._stint.stopping() or self._stint.clock.monotonic() >= until
@@ -406,13 +329,6 @@ class _Made:
     entries: list[Entry] = field(default_factory=list)
     recorded: list[RawEvent] = field(default_factory=list)
     halted: Halted | None = None
-
-
-@dataclass(slots=True)
-class _Plain:
-    """How far plain events have been applied."""
-
-    at: int
 
 
 def _index(events: Sequence[RawEvent], event: RawEvent, start: int = 0) -> int:
