@@ -16,6 +16,10 @@ help: ## List the targets
 demo: .venv/.installed ## Show the product at work
 	$(BIN)/holdfast demo
 
+# The tests start hundreds of interpreters: each would compile holdfast anew where an environment
+# says that nothing is to be written.
+test soak: export PYTHONDONTWRITEBYTECODE :=
+
 test: .venv/.dev ## Run the test suite, on SQLite and on a real PostgreSQL
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
