@@ -116,7 +116,7 @@ def test_journal_to_topic_to_read_model(
     here.catch_up()
 
     there = open_app(other_url)
-    there.projection(source=KafkaSource(topic, bootstrap=kafka_broker, group="there"))(Totals)
+    there.projection(source=KafkaSource(topic, bootstrap=kafka_broker, group=f"of-{topic}"))(Totals)
     there.catch_up()
     assert execute(other_url, ROWS) == execute(store_url, ROWS)
     assert len(execute(other_url, ROWS)) == STREAMS
@@ -353,7 +353,7 @@ def test_a_topic_to_a_topic(app: App, kafka_broker: str, kafka_topic: MakeTopic)
     """What comes from another topic can be published too, by a thread for each partition."""
     first, second = kafka_topic(partitions=3), kafka_topic(partitions=2)
     app.projection(publisher(kafka_broker, first))
-    source = KafkaSource(first, bootstrap=kafka_broker, group="passed-on")
+    source = KafkaSource(first, bootstrap=kafka_broker, group=f"of-{first}")
     app.projection(source=source, name="pass_on")(publisher(kafka_broker, second))
     append(app, range(100))
     app.catch_up()

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from holdfast import App
 from tests.conftest import MakeTopic
-from tests.support.accounts import GROUP, reached
+from tests.support.accounts import group_of, reached
 from tests.support.accounts_books import Books
 from tests.support.accounts_checks import (
     await_led,
@@ -93,7 +93,7 @@ class Bank:
 
     def _group(self, projection: str) -> tuple[ConsumerGroupState, list[int]]:
         """The group's state, and how many partitions each of its members has."""
-        name = f"{GROUP}.{projection}"
+        name = f"{group_of(self._topic)}.{projection}"
         group = self._admin.describe_consumer_groups([name])[name].result(QUERY_SECONDS)
         return group.state, [len(m.assignment.topic_partitions) for m in group.members]
 

@@ -164,7 +164,7 @@ def check_readers(app: App, url: str, broker: str, topic: str, folder: Path) -> 
     """A projection on the topic has the rows that one on the journal has."""
     other_url = f"sqlite:///{folder}/reader.db"
     with App(other_url) as reader:
-        reader.projection(source=KafkaSource(topic, bootstrap=broker, group="reader"))(Totals)
+        reader.projection(source=KafkaSource(topic, bootstrap=broker, group=f"of-{topic}"))(Totals)
         reader.catch_up()
         assert not reader.queue.list()
     assert execute(other_url, ROWS) == execute(url, ROWS)

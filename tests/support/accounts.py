@@ -22,7 +22,6 @@ from holdfast import App, Event, Policy, Poll, Projection, TableProjection, Tx, 
 from holdfast.kafka import KafkaSource
 
 IDS = UUID("5e6f7a10-94a5-5d0e-a1c4-5a1f0f3d2b77")
-GROUP = "accounts"
 PROJECTIONS = ("balances", "log")
 
 
@@ -111,6 +110,11 @@ class History:
         return dict(self)
 
 
+def group_of(topic: str) -> str:
+    """Of this topic's consumers alone: other tests have theirs on the same broker."""
+    return f"of-{topic}"
+
+
 def build_accounts_app(
     url: str,
     *,
@@ -138,7 +142,7 @@ def build_accounts_app(
     source = KafkaSource(
         topic,
         bootstrap=bootstrap,
-        group=GROUP,
+        group=group_of(topic),
         start=start,
         first_version=first_version,
         settings=settings,
