@@ -277,7 +277,9 @@ def test_a_commit_is_not_in_before_the_checkpoint_is(app: App, url: str) -> None
         if url != "sqlite:///:memory:":
             engine = create_engine(sqlalchemy_url(url), poolclass=NullPool)
             with engine.connect() as other:
-                seen.extend(other.scalars(text("SELECT n FROM kept")))
+                # The first event has position 1. What was committed before may be seen.
+                behind = "SELECT n FROM kept WHERE n >= (SELECT position FROM holdfast_checkpoint)"
+                seen.extend(other.scalars(text(behind)))
 
     register(app, handle)
     append(app)
