@@ -8,6 +8,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.rows import dict_row
 
 from holdfast import App, Event, Park, Policy, Projection, Skip, Tx, on
@@ -151,7 +152,8 @@ def test_events_that_fail_make_the_driver_forget_all_that_is_prepared(app: App) 
 
 
 @pytest.mark.parametrize(
-    "way", ["execute", "write", "bytes", "fetch", "several", "like", "alter", "written alter"]
+    "way",
+    ["execute", "write", "bytes", "fetch", "several", "like", "alter", "written alter", "composed"],
 )
 def test_handlers_that_drop_or_alter_make_it_forget_as_well(app: App, way: str) -> None:
     def insert(n: int, tx: Tx) -> None:
@@ -175,6 +177,8 @@ def test_handlers_that_drop_or_alter_make_it_forget_as_well(app: App, way: str) 
                 tx.write(b"DROP TABLE gone")  # type: ignore[arg-type]
             case "alter":
                 tx.execute(f"ALTER TABLE gone RENAME TO gone_{n}")
+            case "composed":
+                tx.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier("gone")))  # type: ignore[arg-type]
             case "written alter":
                 tx.write(f"ALTER TABLE gone RENAME TO gone_{n}")
 

@@ -19,6 +19,7 @@ class Account:
     amount: int = 0
     rate: float = 0.0
     seen: datetime | None = None
+    note: str = ""
     tags: list[str] = field(default_factory=list)
 
 
@@ -110,6 +111,16 @@ def lost_field(row: Account, _: str) -> None:
     del row.tags
 
 
+def other_key(row: Account, _: str) -> None:
+    row.amount = 7
+    row.id = "b"
+
+
+def not_unicode(row: Account, _: str) -> None:
+    row.amount = 7
+    row.note = "\ud800"
+
+
 def lost_key(row: Account, _: str) -> None:
     row.amount = 7
     del row.id
@@ -125,6 +136,8 @@ def lost_key(row: Account, _: str) -> None:
         (wrong_json, ValueError, r"column 'tags' \(JSON\) can't hold"),
         (lost_field, AttributeError, "tags"),
         (lost_key, AttributeError, "id"),
+        (other_key, ValueError, r"changed the key of row \('a',\) of table 'accounts'"),
+        (not_unicode, ValueError, r"column 'note' \(str\) can't hold .*: text that is not valid"),
     ],
 )
 def test_a_row_is_as_it_was_when_something_fails(
@@ -184,6 +197,11 @@ def test_another_row_in_its_place() -> None:
     row = Frozen("a", 5)
     left = fold(lambda row, _: Frozen("a", row.amount + 1), row)
     assert (row, left) == (Frozen("a", 5), Frozen("a", 6))
+
+
+def test_another_row_has_the_same_key() -> None:
+    with pytest.raises(ValueError, match=r"changed the key of row \('a',\)"):
+        fold(lambda row, _: Frozen("b"), Frozen("a"))
 
 
 def test_another_row_is_looked_at_too() -> None:

@@ -3,6 +3,7 @@
 import threading
 
 from holdfast.core.suspicion import Solitude
+from tests.support.postgres import wait_until
 
 WAIT_SECONDS = 30.0
 
@@ -61,3 +62,27 @@ def test_nothing_begins_beside_a_suspect() -> None:
         thread.join(WAIT_SECONDS)
     assert seen == [False]
     assert begun.is_set()
+
+
+def test_suspects_leave_room_for_the_others() -> None:
+    """However many they are, and however soon they come again."""
+    solitude, order = Solitude(), list[str]()
+
+    def come(name: str, *, alone: bool) -> threading.Thread:
+        def work() -> None:
+            with solitude.alone() if alone else solitude.shared():
+                order.append(name)
+
+        before = len(solitude._line)
+        thread = threading.Thread(target=work)
+        thread.start()
+        wait_until(lambda: len(solitude._line) > before, WAIT_SECONDS, "it to wait")
+        return thread
+
+    with solitude.alone():
+        waiting = [come("suspect", alone=True), come("batch", alone=False)]
+        waiting += [come("batch", alone=False), come("suspect", alone=True)]
+        waiting.append(come("batch", alone=False))
+    for thread in waiting:
+        thread.join(WAIT_SECONDS)
+    assert order == ["suspect", "batch", "batch", "suspect", "batch"]

@@ -20,6 +20,7 @@ from holdfast.core.intake import Intake
 from holdfast.core.ports import Advance, Checkpoint, RowChanges, Session, Work
 from holdfast.core.projection import DELETE, Handler, TableProjection
 from holdfast.core.queue import unknown_lane
+from holdfast.core.row_functions import other_key
 from holdfast.core.table import Key, TableSpec, lane_text
 
 MAX_CACHED_ROWS = 50_000
@@ -165,10 +166,7 @@ class TableEngine:
         columns = self.table.checked([cached.row for cached in changed])
         for cached, own in zip(changed, self._keys_of(columns), strict=True):
             if cached.key != own:
-                raise ValueError(
-                    f"a handler changed the key of row {cached.key!r} of table "
-                    f"{self.table.name!r}; return DELETE instead, and let key() choose the row"
-                )
+                raise other_key(self.table.name, cached.key)
         return RowChanges(columns, [cached.position for cached in changed])
 
     def check(self, key: Key, row: Any) -> None:

@@ -52,7 +52,10 @@ def make_fold(table: str, columns: Sequence[Column], key: Sequence[str]) -> Fold
         "encode": msgspec.json.encode,
         "refusals": REFUSALS,
         "wrong": partial(wrong, table, columns, key),
+        "other_key": partial(other_key, table),
     }
+    by_name = {column.name: index for index, column in enumerate(columns)}
+    own_key = "".join(f"before_{by_name[part]}, " for part in key)
     kept, settled, undone = [], [], []
     for i, column in enumerate(columns):
         name, before = column.name, f"before_{i}"
@@ -63,8 +66,11 @@ def make_fold(table: str, columns: Sequence[Column], key: Sequence[str]) -> Fold
         else:
             kept.append(f"{before} = row.{name}")
             undone.append(f"put(row, {name!r}, {before})")
-        if name in key:  # A handler leaves it alone, or has deleted it.
-            settled.append(f"left.{name}")
+        if name in key:
+            settled += [
+                f"value = left.{name}",
+                f"if value is not {before} and value != {before}: raise other_key(({own_key}))",
+            ]
             continue
         names[f"settle_{i}"] = column.settle
         is_changed = f"(is_new or value is not {before})"
@@ -128,6 +134,14 @@ def wrong(table: str, columns: Sequence[Column], key: Sequence[str], row: Any) -
                 f"({column.described()}) can't hold {value!r}: {error}"
             )
     raise AssertionError("a value was wrong, and no longer is")
+
+
+def other_key(table: str, key: tuple[Any, ...]) -> ValueError:
+    """What is wrong with a row that has another key than the one by which it was found."""
+    return ValueError(
+        f"a handler changed the key of row {key!r} of table {table!r}; return DELETE instead, and "
+        "let key() choose the row"
+    )
 
 
 def _decode(annotation: Any, before: bytes) -> Any:

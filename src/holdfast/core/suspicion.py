@@ -7,7 +7,8 @@ again, or a process that dies at it, has met its cause. To be sure, the suspect 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from holdfast.core import reading
@@ -38,19 +39,21 @@ class Solitude:
     """Whether anything else is done in this process while one event is tried alone.
 
     Batches go side by side. An event that may kill the process has it to itself, so that a death
-    can only be its own, and not that of another projection's event.
+    can only be its own, and not that of another projection's event. All take their turns in the
+    order in which they come: suspects, however many, leave room for the others between two events.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self._line: deque[object] = deque()
         self._batches = 0
-        self._alone = self._waiting = 0
+        self._is_alone = False
 
     @contextmanager
     def shared(self) -> Iterator[None]:
         """The time of a batch."""
         with self._changed:
-            self._changed.wait_for(lambda: not (self._alone or self._waiting))
+            self._stand_in_line(lambda: not self._is_alone)
             self._batches += 1
         try:
             yield
@@ -63,18 +66,23 @@ class Solitude:
     def alone(self) -> Iterator[None]:
         """The time of one event that is suspect."""
         with self._changed:
-            self._waiting += 1
-            try:
-                self._changed.wait_for(lambda: not (self._alone or self._batches))
-            finally:
-                self._waiting -= 1
-            self._alone += 1
+            self._stand_in_line(lambda: not (self._is_alone or self._batches))
+            self._is_alone = True
         try:
             yield
         finally:
             with self._changed:
-                self._alone -= 1
+                self._is_alone = False
                 self._changed.notify_all()
+
+    def _stand_in_line(self, may_begin: Callable[[], bool]) -> None:
+        own = object()
+        self._line.append(own)
+        try:
+            self._changed.wait_for(lambda: self._line[0] is own and may_begin())
+        finally:
+            self._line.remove(own)
+            self._changed.notify_all()
 
 
 solitude = Solitude()

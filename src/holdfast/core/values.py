@@ -50,7 +50,20 @@ def _str(value: Any) -> str:
         raise TypeError(f"expected str, got {type(value).__name__}")
     if "\0" in value:
         raise ValueError("text with a NUL character can't be stored")
+    if not _is_unicode(value):
+        raise ValueError("text that is not valid Unicode can't be stored")
     return str.__str__(value)  # A plain str, also from an enum of strings.
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether there is no half of a surrogate pair in a text."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _int(value: Any) -> int:
@@ -124,7 +137,10 @@ def _are_ints(values: Sequence[Any]) -> bool:
 
 
 def _are_texts(values: Sequence[Any]) -> bool:
-    return set(map(type, values)) == {str} and "\0" not in "".join(values)
+    if set(map(type, values)) != {str}:
+        return False
+    text = "".join(values)
+    return "\0" not in text and _is_unicode(text)
 
 
 def _are_moments(values: Sequence[Any]) -> bool:

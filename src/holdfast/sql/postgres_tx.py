@@ -152,8 +152,10 @@ class PostgresTx:
         self._settle()
         return None if self._is_handed_out else self._statements.run(sql, params)
 
-    def _cursor(self, sql: str) -> psycopg.Cursor[Row]:
+    def _cursor(self, sql: object) -> psycopg.Cursor[Row]:
         """A cursor for the statement: used again, it need not find out how to send parameters."""
+        if not isinstance(sql, str):
+            return self._raw.cursor()
         cursor = self._cursors.get(sql)
         if cursor is None or cursor.closed:
             if len(self._cursors) >= MAX_CURSORS:

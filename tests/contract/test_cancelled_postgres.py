@@ -1,0 +1,89 @@
+"""Somebody cancels holdfast's own statements on PostgreSQL: no event is to blame, nothing stops."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import psycopg
+import pytest
+
+from holdfast import App, Backoff, Event, Park, Policy, Poll, Projection, TableProjection, Tx, on
+from holdfast.core import reading
+from holdfast.testing.contracts.samples import WAIT_SECONDS, Counted
+from tests.contract.databases import EMPTY
+from tests.support.postgres import wait_until
+
+EVENTS = 300
+CANCEL = (
+    "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()"
+    " AND pid <> pg_backend_pid() AND state = 'active'"
+)
+POLL = Poll(
+    failure_backoff=Backoff(delay_seconds=0.01, max_delay_seconds=0.01),
+    max_consecutive_failures=None,
+)
+
+
+@dataclass
+class Sum:
+    stream: str
+    amount: int = 0
+
+
+class Sums(TableProjection[Sum]):
+    @on(Counted)
+    def counted(self, row: Sum, event: Event[Counted]) -> None:
+        row.amount += event.data.n
+
+
+class Seen(Projection):
+    """Its handlers run no statement that could be cancelled."""
+
+    tables: ClassVar[dict[str, str]] = {}
+    seen: ClassVar[set[int]] = set()
+
+    @on(Counted)
+    def counted(self, event: Event[Counted], _: Tx) -> None:
+        self.seen.add(event.position)
+
+
+@pytest.fixture
+def app(shared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    monkeypatch.setattr(reading, "BATCH_EVENTS", 1)
+    monkeypatch.setattr(reading, "CHUNK_EVENTS", 3)
+    monkeypatch.setattr(reading, "FOLD_FACTOR", 3)
+    Seen.seen.clear()
+    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
+        connection.execute(EMPTY)
+    with App(shared_postgres_url) as app:
+        yield app
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"), [(Sums, {}), (Seen, {}), (Seen, {"delivery": "outbox"})]
+)
+def test_cancelled_statements_stop_nothing(
+    app: App, shared_postgres_url: str, kind: type[Any], settings: dict[str, Any]
+) -> None:
+    app.projection(name="counted", policy=Policy(on_error=Park()), poll=POLL, **settings)(kind)
+    app.catch_up()
+    for n in range(EVENTS):
+        app.journal.append(f"s{n % 7}", [Counted(n)])
+    cancelled = 0
+    with psycopg.connect(shared_postgres_url, autocommit=True) as other, app.running() as running:
+
+        def is_done() -> bool:
+            nonlocal cancelled
+            cancelled += other.execute(CANCEL).fetchone()[0]  # type: ignore[index]
+            return _is_applied(other, kind)
+
+        wait_until(is_done, WAIT_SECONDS, "all events to be applied")
+        assert running.faulted == {}
+    assert cancelled
+    assert app.queue.list() == []
+
+
+def _is_applied(other: psycopg.Connection[Any], kind: type[Any]) -> bool:
+    if kind is Seen:
+        return len(Seen.seen) == EVENTS
+    return other.execute("SELECT sum(amount) FROM counted").fetchone() == (sum(range(EVENTS)),)
