@@ -129,13 +129,9 @@ class TableSpec:
         """The key as it is stored, so that equal keys meet in one row."""
         if len(key) != len(self.key):
             raise ValueError(f"key {key!r} has {len(key)} parts, the table's key is {self.key}")
-        checked = tuple(
+        return tuple(
             self.columns[i].check(part) for i, part in zip(self.key_indexes, key, strict=True)
         )
-        for part in checked:
-            if isinstance(part, str) and not part.isascii():
-                part.encode()  # A lone surrogate is no text: nothing could be looked up by it.
-        return checked
 
     def definition(self) -> str:
         """What must stay the same for existing rows to be right, as JSON."""

@@ -275,7 +275,7 @@ class PolicyContract(FailingSums):
         app.catch_up()
         assert self.seen(app) == {"1": [1, 4]}
         errors = [(item.position, item.error_type) for item in app.queue.list()]
-        assert errors == [(2, "UnicodeEncodeError"), (3, "UnicodeEncodeError")]
+        assert errors == [(2, "ValueError"), (3, "ValueError")]
 
     def test_values_that_are_refused_cost_little(self, app: App) -> None:
         calls = 0
