@@ -75,7 +75,7 @@ def test_cancelled_statements_stop_nothing(
             app.journal.append(f"s{appended % 7}", [Counted(appended)])
             appended += 1
             cancelled += sum(count for (count,) in other.execute(CANCEL))
-            return cancelled >= CANCELLED
+            return bool(cancelled >= CANCELLED)
 
         def is_applied() -> bool:
             if kind is Seen:
