@@ -80,7 +80,7 @@ LIMITS: dict[str, dict[str, float]] = {
     "batches of one event": {"CHUNK_EVENTS": 1, "BATCH_EVENTS": 1},
     "batches of seven events": {"CHUNK_EVENTS": 3, "BATCH_EVENTS": 7},
     "batches of few bytes": {"BATCH_BYTES": 40},
-    "a transaction for each event": {"SLICE_SECONDS": 0.0},
+    "a transaction for each event": {"SLICE_SECONDS": 0.0, "FOLD_SECONDS": 0.0},
     "room for two rows": {"BATCH_EVENTS": 5, "CHUNK_EVENTS": 5, "MAX_CACHED_ROWS": 2},
     "two changed rows": {"CHUNK_EVENTS": 3, "MAX_CHANGED_ROWS": 2},
     "room for no row": {"BATCH_EVENTS": 5, "CHUNK_EVENTS": 5, "MAX_CACHED_ROWS": 0},
@@ -200,6 +200,7 @@ def test_a_slow_read_is_no_reason_to_apply_less(app: App, monkeypatch: pytest.Mo
     """Else each event would be read again for the sake of the one before."""
     monkeypatch.setattr(reading, "CHUNK_EVENTS", 20)
     monkeypatch.setattr(apply, "SLICE_SECONDS", 0.05)
+    monkeypatch.setattr(apply, "FOLD_SECONDS", 0.05)
     reads, read = 0, JournalSource.read
 
     def read_slowly(self: JournalSource, after: int, limit: int) -> Chunk:

@@ -29,7 +29,7 @@ from holdfast.core.policy import Fatal, Park, Skip
 from holdfast.core.ports import Advance, Checkpoint
 from holdfast.core.queue import LOOK_LATER_SECONDS, OUTSTANDING, Entry, Record, text_of
 from holdfast.core.signals import Died, Duplicates, Parked, Queued, Refused, Skipped
-from holdfast.core.stint import SLICE_SECONDS, Stint
+from holdfast.core.stint import FOLD_SECONDS, SLICE_SECONDS, Stint
 from holdfast.core.trying import Halted
 
 
@@ -119,12 +119,14 @@ class Applier:
         """One transaction, with as many events as there is time for; returns how many."""
         stint = self._stint
         made, monotonic = _Made(), stint.clock.monotonic
-        began, left = monotonic(), SLICE_SECONDS
+        began = monotonic()
         self._known, self._woken = 0, set()
         with (
             stint.transaction() as held,
             stint.engine.batch(stint.checkpoint, held, again=False, singly=singly) as batch,
         ):
+            folds = stint.definition.table is not None and held is None
+            most_seconds = left = FOLD_SECONDS if folds else SLICE_SECONDS
             for events in chunks:
                 # To read may take long, and is no reason to apply less of what was read.
                 taken_at = monotonic()
@@ -135,7 +137,7 @@ class Applier:
                     break
                 now = monotonic()
                 left -= now - taken_at
-                if now - began >= SLICE_SECONDS:
+                if now - began >= most_seconds:
                     break
             if made.last is None:
                 return 0

@@ -21,6 +21,10 @@ from holdfast.core.trying import Trier
 SLICE_SECONDS = 1.0
 """A transaction ends after the event that exceeds this, so that slow handlers don't hold locks."""
 
+FOLD_SECONDS = 2.0
+"""The same where events are folded, and no transaction is open meanwhile: the longer, the more of
+them become one row to write."""
+
 TIMES_IN_VAIN = 2
 """So often in a row people may undo a transaction before they have to wait for its end."""
 
