@@ -208,6 +208,13 @@ class PostgresDatabase:
                 return kind(f"{self.url}: {self.url.hide(str(cause))}")
         return None
 
+    def own_failure(self, error: psycopg.Error) -> StoreUnavailable | None:
+        """As `unavailable`, for a statement of our own: no event is to blame if it is cancelled."""
+        if isinstance(error, psycopg.errors.QueryCanceled):
+            # By a person, or because it has taken too long.
+            return StoreUnavailable(f"a statement was cancelled: {error}")
+        return self.unavailable(error)
+
     def refused(self, error: BaseException) -> bool:
         if not isinstance(error, psycopg.Error):
             return isinstance(error, UnicodeEncodeError)  # As below.
@@ -249,7 +256,7 @@ class PostgresDatabase:
                 raw.close()
                 raise
         except psycopg.Error as error:
-            raise self._unavailable(error) or error from None
+            raise self.own_failure(error) or error from None
         return raw
 
     def _unavailable(self, error: psycopg.Error) -> StoreUnavailable | None:
@@ -287,7 +294,7 @@ class PostgresDatabase:
         except HoldfastError:
             raise
         except psycopg.Error as error:
-            if (unavailable := self.unavailable(error)) is None:
+            if (unavailable := self.own_failure(error)) is None:
                 raise
             raise unavailable from error
 

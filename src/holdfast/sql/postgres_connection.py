@@ -269,11 +269,8 @@ class PostgresConnection:
             yield
         except HoldfastError:
             raise
-        except psycopg.errors.QueryCanceled as error:
-            # One of our own statements: somebody has cancelled it, or it has taken too long.
-            raise StoreUnavailable(f"a statement was cancelled: {error}") from error
         except psycopg.Error as error:
-            if (unavailable := self._database.unavailable(error)) is None:
+            if (unavailable := self._database.own_failure(error)) is None:
                 raise
             raise unavailable from error
 
