@@ -60,8 +60,8 @@ def run(url: str, *, events: int) -> Sample:
 
 
 def rate(commits: list[Moment], *, after: int, up_to: int) -> float:
-    """Events per second from the commit that reached one position to the one that did another."""
-    start = next(commit for commit in commits if commit.position >= after)
+    """Events per second of all batches that have events between two positions."""
+    start = next(commit for commit in reversed(commits) if commit.position <= after)
     end = next(commit for commit in commits if commit.position >= up_to)
     return (end.position - start.position) / (end.at - start.at)
 

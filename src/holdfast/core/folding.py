@@ -77,6 +77,9 @@ class TableEngine:
         self.order = _order(definition.intake)
         self.tells = definition.intake is None or definition.intake.contiguous
         """Whether a row can tell that it has seen an event."""
+        self._has_all = definition.intake is None
+        """Whether each stream comes from its beginning, and from nowhere else."""
+        self._began_empty: bool | None = None
 
     @contextmanager
     def batch(
@@ -100,6 +103,7 @@ class TableEngine:
     def forget(self) -> None:
         self.rows.clear()
         self.changed.clear()
+        self._began_empty = None  # People may have changed where it goes on.
 
     def drop(self, streams: Iterable[str]) -> None:
         for stream in streams:
@@ -138,6 +142,21 @@ class TableEngine:
 
     def _deletes(self) -> list[Key]:
         return [c.key for c in self.changed if c.row is None and c.stored]
+
+    def begin(self, streams: Iterable[str]) -> None:
+        """Makes known that streams which begin now have no rows, where that is certain.
+
+        The table was empty, and nobody else writes it: what is in it by now is of streams that have
+        begun before. Then nothing need be looked up for them.
+        """
+        if not self._has_all:
+            return
+        for stream in streams:
+            if self._began_empty is None:
+                self._began_empty = not self._session.has_rows(self.table)
+            if not self._began_empty:
+                return
+            self.rows[stream] = _CachedRow((stream,), None, 0, False)
 
     def load(self, missing: Mapping[Any, Key]) -> None:
         """Loads rows, by what they are known by."""
@@ -221,13 +240,13 @@ class TableBatch:
         """A stream's row, loaded with those of all events that are expected."""
         definition, rows = self._engine.calls.definition, self._engine.rows
         handlers, takes_all = definition.handlers, definition.catch_all is not None
-        missing = {
-            e.stream: (e.stream,)
-            for e in self._expected
-            if e.stream not in rows and (takes_all or e.type in handlers)
-        }
+        wanted = [
+            e for e in self._expected if e.stream not in rows and (takes_all or e.type in handlers)
+        ]
         try:
-            self._engine.load(missing)
+            if not self._again:  # What was in the queue may be older than its row.
+                self._engine.begin(e.stream for e in wanted if e.version == 1)
+            self._engine.load({e.stream: (e.stream,) for e in wanted if e.stream not in rows})
         except BaseException as error:
             raise _LoadFailed(error) from error
         return rows[stream]

@@ -333,6 +333,9 @@ class Session(Protocol):
     def sets(self, spec: SetSpec) -> Sets:
         """A SqlProjection's statements on this session."""
 
+    def has_rows(self, table: TableSpec) -> bool:
+        """Whether a table has any row at all."""
+
     def load_rows(
         self, table: TableSpec, keys: Sequence[Key]
     ) -> Mapping[Key, tuple[tuple[Any, ...], int]]:

@@ -15,7 +15,7 @@ CHUNK_EVENTS = 1_000
 BATCH_EVENTS = 10_000
 """Events per transaction while catching up; when live, what is there."""
 
-FOLD_FACTOR = 20
+FOLD_FACTOR = 50
 """So many times as many, where they are folded: it costs more to write a row than to fold an event
 into it, and no transaction is open meanwhile."""
 

@@ -94,6 +94,8 @@ class Connection(Protocol):
     def check_intact(self) -> None:
         """Raises if the open transaction has failed, TransactionEnded if it is not open."""
 
+    def has_rows(self, table: TableSpec) -> bool: ...
+
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]: ...
 
     def write_rows(self, table: TableSpec, rows: RowChanges) -> int:

@@ -19,7 +19,15 @@ from holdfast.sql.database import Row, transaction_ended
 from holdfast.sql.postgres_ahead import Ahead, Answer
 from holdfast.sql.postgres_arrays import packed
 from holdfast.sql.postgres_prepared import Prepared, are_packed
-from holdfast.sql.postgres_rows import arrays, deleting, loading, named, writing, writing_with
+from holdfast.sql.postgres_rows import (
+    arrays,
+    deleting,
+    finding_any,
+    loading,
+    named,
+    writing,
+    writing_with,
+)
 from holdfast.sql.postgres_statements import Statements
 from holdfast.sql.postgres_tx import PostgresTx, borrowed_socket
 from holdfast.sql.queries import pyformat, query
@@ -214,6 +222,9 @@ class PostgresConnection:
                 raise StoreUnavailable("the connection was lost", connection_lost=True)
             case _:
                 raise transaction_ended()
+
+    def has_rows(self, table: TableSpec) -> bool:
+        return bool(self.run_native(finding_any(table), {})[0][0])
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
         json_at = [i for i, column in enumerate(table.columns) if column.kind == "JSON"]

@@ -23,6 +23,11 @@ def loading(table: TableSpec) -> str:
     )
 
 
+def finding_any(table: TableSpec) -> str:
+    """Tells whether there is a row at all."""
+    return f"SELECT EXISTS (SELECT FROM {_name(table.name)})"
+
+
 def writing(table: TableSpec) -> str:
     """Writes rows, given by `%b`, unless the table has them at a later position."""
     return _writing(table, [*map(_array, table.columns), "%b::bigint[]"])

@@ -165,6 +165,11 @@ class SqliteConnection:
                 "of INSERT OR ROLLBACK, out of it"
             )
 
+    def has_rows(self, table: TableSpec) -> bool:
+        with self._translated():
+            found = self.raw.execute(f"SELECT EXISTS (SELECT 1 FROM {quote(table.name)})")
+            return bool(found.fetchone()[0])
+
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
         columns = ", ".join(quote(c.name) for c in (*table.columns,)) + f', "{table.guard}"'
         key = ", ".join(map(quote, table.key))

@@ -248,6 +248,9 @@ class SqlSession:
     def sets(self, spec: SetSpec) -> SqlSets:
         return SqlSets(self.database, lambda: self.connection, spec)
 
+    def has_rows(self, table: TableSpec) -> bool:
+        return self.connection.has_rows(table)
+
     def load_rows(
         self, table: TableSpec, keys: Sequence[Key]
     ) -> Mapping[Key, tuple[tuple[Any, ...], int]]:

@@ -203,7 +203,9 @@ class RowContract:
     def test_any_table_name(self, session: Session, name: str) -> None:
         row_type = make_dataclass("Row", [("id", str), ("n", int, 0)])
         table = _prepared(session, row_type, name=name)
+        assert not session.has_rows(table)
         _write(session, table, [row_type("a", 1), row_type("b", 2)])
+        assert session.has_rows(table)
         _write(session, table, [row_type("a", 3)], position=2)
         with session.transaction() as work:
             work.delete_rows(table, [("b",)])
