@@ -1,4 +1,4 @@
-"""A checkpoint that somebody has set back by hand does not count events twice in a table."""
+"""Rows that are there are found: a checkpoint that was set back does not count events twice."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """What must hold for the projections of lanes.py when they are delivered from the outbox."""
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,11 +8,14 @@ from typing import Any
 
 from holdfast import App, QueueSelection
 from tests.support.lanes import OUTSTANDING, Kind, read_applied, read_lanes
-from tests.support.postgres import wait_until
+from tests.support.postgres import POLL_SECONDS
 from tests.support.worker_checks import Query, snapshot
 
 OUTBOX_KINDS: tuple[Kind, ...] = ("folded", "noted")
 """Those whose lanes are streams."""
+
+PATIENCE_SECONDS = 60.0
+"""How long nothing may be applied before a test gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +66,27 @@ def check_all_applied(url: str, kind: Kind) -> OutboxFound:
 def await_settled(
     url: str, kind: Kind, who: Callable[[], Any], *, requeue: App | None = None
 ) -> OutboxFound:
-    """Waits until nothing is left for a worker to do. `requeue`: also not for people."""
+    """Waits until nothing is left for a worker to do, as long as events are applied.
 
-    def is_done() -> bool:
+    `requeue`: until nothing is left for people either.
+    """
+
+    applied, give_up_at = -1, 0.0
+    while True:
         if requeue is not None:
             requeue.queue.requeue(QueueSelection(), by="the end", limit=10_000)
         found = check_outbox(url, kind)
-        return found.is_settled if requeue is None else not found.outstanding and not found.left
-
-    try:
-        wait_until(is_done, 60, "all to be applied")
-    except TimeoutError as error:
-        raise TimeoutError(f"{error}: {check_outbox(url, kind)}; {who()}") from None
-    return check_outbox(url, kind)
+        waiting = found.outstanding
+        if found.is_settled if requeue is None else not (waiting or found.left):
+            return found
+        if len(found.applied) > applied:
+            applied, give_up_at = len(found.applied), time.monotonic() + PATIENCE_SECONDS
+        elif time.monotonic() > give_up_at:
+            raise TimeoutError(
+                f"{applied} of {len(found.lanes)} are applied, and none in {PATIENCE_SECONDS:g} s; "
+                f"{len(waiting)} wait: {waiting[:20]}, claimed: {found.tokens}; {who()}"
+            )
+        time.sleep(POLL_SECONDS)
 
 
 def _check(query: Query, kind: Kind) -> OutboxFound:

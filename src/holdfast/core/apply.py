@@ -180,7 +180,7 @@ class Applier:
         if done:
             made.last = events[done - 1]
         if stint.judge.has_records:
-            made.recorded += events[:done]
+            made.recorded += stint.judge.recorded(events[:done])
         return done == len(events) and not (batch.is_full or self._is_over(made.until))
 
     def _finish(self, batch: FeedBatch, advance: Advance, entries: Sequence[Entry]) -> Checkpoint:
@@ -322,7 +322,7 @@ class Applier:
 class _Made:
     """What has become of events in one transaction, so far.
 
-    `until`: when it ends. `recorded`: the events among which there are some that failed before.
+    `until`: when it ends. `recorded`: the events that have failed before, of which few are kept.
     """
 
     until: float = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from operator import attrgetter
@@ -80,6 +80,10 @@ class TableEngine:
         self._has_all = definition.intake is None
         """Whether each stream comes from its beginning, and from nowhere else."""
         self._began_empty: bool | None = None
+        """Whether the table was empty, and only events of the feed were applied since.
+
+        None: nobody has looked.
+        """
 
     @contextmanager
     def batch(
@@ -90,6 +94,8 @@ class TableEngine:
         again: bool,
         singly: bool,
     ) -> Iterator[TableBatch]:
+        if again:
+            self._began_empty = None  # What is in the queue may be before what comes in the feed.
         yield TableBatch(self, work, again=again, singly=singly)
 
     def committed(self) -> Sequence[Function]:
@@ -103,7 +109,7 @@ class TableEngine:
     def forget(self) -> None:
         self.rows.clear()
         self.changed.clear()
-        self._began_empty = None  # People may have changed where it goes on.
+        self._began_empty = None  # It may go on from somewhere else.
 
     def drop(self, streams: Iterable[str]) -> None:
         for stream in streams:
@@ -143,20 +149,19 @@ class TableEngine:
     def _deletes(self) -> list[Key]:
         return [c.key for c in self.changed if c.row is None and c.stored]
 
-    def begin(self, streams: Iterable[str]) -> None:
-        """Makes known that streams which begin now have no rows, where that is certain.
+    def begin_streams(self, streams: Collection[str]) -> None:
+        """Makes known that streams whose first event has come have no rows, where that is certain.
 
-        The table was empty, and nobody else writes it: what is in it by now is of streams that have
+        The table was empty, nobody else writes it, and what is in it by now is of streams that have
         begun before. Then nothing need be looked up for them.
         """
-        if not self._has_all:
+        if not (streams and self._has_all):
             return
-        for stream in streams:
-            if self._began_empty is None:
-                self._began_empty = not self._session.has_rows(self.table)
-            if not self._began_empty:
-                return
-            self.rows[stream] = _CachedRow((stream,), None, 0, False)
+        if self._began_empty is None:
+            self._began_empty = not self._session.has_rows(self.table)
+        if self._began_empty:
+            for stream in streams:
+                self.rows[stream] = _CachedRow((stream,), None, 0, False)
 
     def load(self, missing: Mapping[Any, Key]) -> None:
         """Loads rows, by what they are known by."""
@@ -245,7 +250,7 @@ class TableBatch:
         ]
         try:
             if not self._again:  # What was in the queue may be older than its row.
-                self._engine.begin(e.stream for e in wanted if e.version == 1)
+                self._engine.begin_streams([e.stream for e in wanted if e.version == 1])
             self._engine.load({e.stream: (e.stream,) for e in wanted if e.stream not in rows})
         except BaseException as error:
             raise _LoadFailed(error) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, assert_never
@@ -84,6 +84,10 @@ class Judge:
     def has_records(self) -> bool:
         """Whether events have failed that are neither applied nor in the queue."""
         return bool(self._records)
+
+    def recorded(self, events: Iterable[RawEvent]) -> list[RawEvent]:
+        """Those of the events that have failed before."""
+        return [event for event in events if event.position in self._records]
 
     def last_error(self, event: RawEvent) -> str | None:
         """The type of the error that an event has failed with last."""

@@ -212,7 +212,7 @@ class PostgresDatabase:
         """As `unavailable`, for a statement of our own: no event is to blame if it is cancelled."""
         if isinstance(error, psycopg.errors.QueryCanceled):
             # By a person, or because it has taken too long.
-            return StoreUnavailable(f"a statement was cancelled: {error}")
+            return StoreUnavailable(f"{self.url}: a statement was cancelled: {error}")
         return self.unavailable(error)
 
     def refused(self, error: BaseException) -> bool:

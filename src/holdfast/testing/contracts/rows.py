@@ -199,6 +199,16 @@ class RowContract:
         _write(session, table, [row_type("a", 3)], position=6)
         assert session.load_rows(table, [("a",)]) == {("a",): (("a", 3), 6)}
 
+    def test_whether_there_are_rows(self, session: Session) -> None:
+        row_type = make_dataclass("Row", [("id", str), ("n", int, 0)])
+        table = _prepared(session, row_type)
+        assert not session.has_rows(table)
+        _write(session, table, [row_type("a", 1)])
+        assert session.has_rows(table)
+        with session.transaction() as work:
+            work.delete_rows(table, [("a",)])
+        assert not session.has_rows(table)
+
     @pytest.mark.parametrize("name", NAMES)
     def test_any_table_name(self, session: Session, name: str) -> None:
         row_type = make_dataclass("Row", [("id", str), ("n", int, 0)])
