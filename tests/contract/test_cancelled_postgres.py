@@ -9,6 +9,9 @@ import pytest
 
 from holdfast import App, Backoff, Event, Park, Policy, Poll, Projection, TableProjection, Tx, on
 from holdfast.core import reading
+from holdfast.core.errors import StoreUnavailable
+from holdfast.sql.postgres import PostgresDatabase
+from holdfast.sql.url import PostgresUrl
 from holdfast.testing.contracts.samples import WAIT_SECONDS, Counted
 from tests.contract.databases import EMPTY
 from tests.support.postgres import wait_until
@@ -88,3 +91,17 @@ def test_cancelled_statements_stop_nothing(
         wait_until(is_applied, WAIT_SECONDS, "all events to be applied")
         assert running.faulted == {}
     assert app.queue.list() == []
+
+
+def test_a_cancelled_statement_on_a_shared_connection_is_the_stores(
+    shared_postgres_url: str,
+) -> None:
+    database = PostgresDatabase(PostgresUrl(shared_postgres_url))
+    slow = "SET statement_timeout = 1; SELECT pg_sleep(60)"
+    try:
+        with pytest.raises(StoreUnavailable, match="cancelled"), database.reading() as connection:
+            connection.script(slow)
+        with pytest.raises(StoreUnavailable, match="cancelled"), database.reading() as connection:
+            connection.raw.execute(slow)
+    finally:
+        database.close()
