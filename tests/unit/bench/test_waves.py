@@ -52,7 +52,9 @@ def test_the_check_finds_one_wrong_row(store_url: str, damage: str) -> None:
         waves.check(store_url, SAMPLE)
 
 
-def test_a_rate_is_that_between_two_commits() -> None:
+def test_a_rate_is_that_of_whole_batches() -> None:
     commits = [Moment(0, 0.0), Moment(100, 1.0), Moment(250, 2.0), Moment(400, 5.0)]
     assert rate(commits, after=0, up_to=100) == 100.0
-    assert rate(commits, after=200, up_to=400) == 50.0
+    assert rate(commits, after=0, up_to=200) == 125.0
+    assert rate(commits, after=200, up_to=400) == 75.0
+    assert rate(commits, after=250, up_to=400) == 50.0
