@@ -116,10 +116,10 @@ class TestReadingAhead(OnPostgres):
     ) -> None:
         """Whatever is run next works, or says that the connection is gone."""
         ids = add(6)
-        connection.run_often("read", ASKED)  # To prepare it, the table must not be locked.
+        connection.read(**ASKED)  # To prepare it, the table must not be locked.
         with psycopg.connect(url, autocommit=True) as other:
             other.execute("BEGIN; LOCK TABLE holdfast_event IN ACCESS EXCLUSIVE MODE")
-            connection.ask("read", ASKED)
+            connection.ask(**ASKED)
             pid = connection._raw.info.backend_pid
             waits = "SELECT count(*) FROM pg_locks WHERE pid = %s AND NOT granted"
             wait_until(
@@ -152,9 +152,9 @@ class TestReadingAhead(OnPostgres):
         """Its end is the driver's, and would meet a connection that is at work."""
         add(6)
         with connection.transaction():
-            connection.ask("read", ASKED)
+            connection.ask(**ASKED)
         assert connection.answer() is None
-        connection.ask("read", ASKED)
+        connection.ask(**ASKED)
         answer = connection.answer()
         assert answer is not None
         assert answer.params == ASKED

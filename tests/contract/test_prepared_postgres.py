@@ -88,12 +88,12 @@ def test_nothing_is_prepared_on_a_connection_that_is_lent(
         app.migrate()
     for _ in range(3):
         with database.reading() as lent:
-            lent.run_often("read", {"after": 0, "limit": 1})
+            lent.read(0, 1)
     with database.reading() as lent:
         assert lent.run_native(PREPARED, {}) == [(0,)]
     with closing(database.connect()) as own:
         for _ in range(3):
-            own.run_often("read", {"after": 0, "limit": 1})
+            own.read(0, 1)
         assert own.run_native(PREPARED, {}) == [(1,)]
 
 
@@ -150,7 +150,7 @@ def test_a_connection_is_ended_under_a_thread_that_waits(
             waiting.result(WAIT_SECONDS)
         assert database.unavailable(caught.value) is not None
         with pytest.raises(StoreUnavailable):
-            connection.run_often("read", {"after": 0, "limit": 1})
+            connection.read(0, 1)
     # The server looks after its clients once a second.
     wait_until(lambda: raw.execute(SLEEPING).fetchone() == (0,), WAIT_SECONDS, "it to end")
 

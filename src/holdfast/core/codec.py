@@ -170,7 +170,7 @@ class EventTypes:
             raw.position,
             raw.stream,
             raw.version,
-            raw.id_text,  # type: ignore[arg-type]
+            raw.raw_id,
             raw.type,
             data,
             metadata,

@@ -19,6 +19,8 @@ class Lanes:
 
     def __init__(self, closed: Mapping[str, Lane], resolved: Set[int] = frozenset()) -> None:
         self._closed, self.resolved = dict(closed), resolved
+        # In a set, names are told apart by their hashes alone, which are beside each other.
+        self._names = set(closed)
         self._begun: dict[str, Lane] = {}
         self._new = 0
         # When the first head is due, so that nothing is looked through for every batch.
@@ -37,9 +39,9 @@ class Lanes:
     def are_open(self, lanes: Iterable[str]) -> bool:
         """Whether none of them is closed."""
         if not self._begun:
-            return self._closed.keys().isdisjoint(lanes)
+            return self._names.isdisjoint(lanes)
         lanes = [*lanes]
-        return self._closed.keys().isdisjoint(lanes) and self._begun.keys().isdisjoint(lanes)
+        return self._names.isdisjoint(lanes) and self._begun.keys().isdisjoint(lanes)
 
     def get(self, lane: str) -> Lane | None:
         """The lane, if it is closed, by what is committed or by what is begun."""
@@ -99,8 +101,11 @@ class Lanes:
     def set(self, lane: str, known: Lane | None) -> None:
         """What a committed drain has left of a lane; None opens it."""
         before = self._closed.pop(lane, None)
-        if known is not None:
+        if known is None:
+            self._names.discard(lane)
+        else:
             self._closed[lane] = known
+            self._names.add(lane)
         if before is not None and before.due_at is not None and before.due_at == self._first_due:
             self._knows_first = False
         elif known is not None and known.due_at is not None:

@@ -131,7 +131,7 @@ class PostgresDatabase:
         def read() -> Sequence[Row]:
             nonlocal asked
             rows, asked = asked, None
-            return rows or connection.run_often("read", {"after": after, "limit": limit})
+            return rows or connection.read(after, limit)
 
         rows, held = settled_rows(
             after,
@@ -142,7 +142,7 @@ class PostgresDatabase:
         return Chunk(self.raw_events(rows), held)
 
     def ask(self, connection: PostgresConnection, after: int, limit: int) -> None:
-        connection.ask("read", {"after": after, "limit": limit})
+        connection.ask(after, limit)
 
     def take_in(self, connection: PostgresConnection) -> None:
         connection.take_in()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg.types.string import ByteaBinaryLoader, TextBinaryLoader
 
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.ports import RowChanges
@@ -74,19 +77,21 @@ class PostgresConnection:
         with self._translated():
             return _rows(self._cursor().execute(pyformat(query(name, "postgres")), params or {}))
 
-    def run_often(self, name: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        """Runs a named statement that a runner runs over and over, outside of a transaction."""
-        if self._is_lent:
-            return self.run(name, params)
+    def read(self, after: int, limit: int) -> Sequence[Row]:
+        """Events, as `RawEvent` has them; outside of a transaction."""
         with self._translated():
-            return self._statement(pyformat(query(name, "postgres"))).run(params)
+            if self._is_lent:
+                self.take_in()
+                return self._events.execute(self._reading, _range(after, limit)).fetchall()
+            return self._statement(self._reading, self._events).run(_range(after, limit))
 
-    def ask(self, name: str, params: Mapping[str, Any]) -> None:
-        """Has the server run a named statement whose `answer` will be wanted, and goes on."""
+    def ask(self, after: int, limit: int) -> None:
+        """Has the server look for events whose `answer` will be wanted, and goes on."""
         if self._is_lent or self.raw.pgconn.transaction_status != TransactionStatus.IDLE:
             return
         with suppress(psycopg.Error):  # Whatever is run next fails in the same way.
-            self._ahead.ask(self._statement(pyformat(query(name, "postgres"))), params)
+            statement = self._statement(self._reading, self._events)
+            self._ahead.ask(statement, _range(after, limit))
 
     def answer(self) -> Answer | None:
         """What was asked for last, once; None if nothing was."""
@@ -259,12 +264,24 @@ class PostgresConnection:
         self.take_in()
         return self._own_cursor
 
-    def _statement(self, sql: str) -> Prepared:
+    def _statement(self, sql: str, context: psycopg.Cursor[Row] | None = None) -> Prepared:
         self.take_in()
         known = self._prepared.get(sql)
         if known is None:
-            known = self._prepared[sql] = Prepared(self._raw, sql)
+            known = self._prepared[sql] = Prepared(self._raw, sql, context)
         return known
+
+    @cached_property
+    def _events(self) -> psycopg.Cursor[Row]:
+        """One for events: their JSON is kept as text, and their ids as bytes."""
+        cursor = self._raw.cursor(binary=True, row_factory=tuple_row)
+        cursor.adapters.register_loader("json", TextBinaryLoader)
+        cursor.adapters.register_loader("uuid", ByteaBinaryLoader)
+        return cursor
+
+    @property
+    def _reading(self) -> str:
+        return pyformat(query("read", "postgres"))
 
     @property
     def is_lost(self) -> bool:
@@ -284,6 +301,10 @@ class PostgresConnection:
             if (unavailable := self._database.own_failure(error)) is None:
                 raise
             raise unavailable from error
+
+
+def _range(after: int, limit: int) -> dict[str, Any]:
+    return {"after": after, "limit": limit}
 
 
 def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:

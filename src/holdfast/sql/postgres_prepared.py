@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg.abc import AdaptContext
 from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, ExecStatus, Format
 from psycopg.pq.abc import PGconn, PGresult
@@ -46,14 +47,16 @@ class Prepared:
     the driver does after a rollback, is prepared and run again.
     """
 
-    def __init__(self, raw: psycopg.Connection[Row], sql: str) -> None:
-        """`sql` has parameters written `%(name)s`."""
+    def __init__(
+        self, raw: psycopg.Connection[Row], sql: str, context: AdaptContext | None = None
+    ) -> None:
+        """`sql` has parameters written `%(name)s`; `context` says how its results are loaded."""
         self._pgconn, self._lock = raw.pgconn, raw.lock
         found = numbered(plain(sql))
         assert found is not None, sql
         self._text, self._names = found.text, found.names
         self._formats = [Format.BINARY] * len(self._names)
-        self._loader = Transformer(raw)
+        self._loader = Transformer(context or raw)
         with self._lock:
             self._prepare()
 
