@@ -47,6 +47,9 @@ class Connection(Protocol):
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
         """Runs a named statement and returns its rows."""
 
+    def read(self, after: int, limit: int) -> Sequence[Row]:
+        """What is in the journal behind a position, as `raw_events` takes it."""
+
     def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
         """Runs one statement that is written for this database, with named parameters."""
 

@@ -198,7 +198,7 @@ def _held(database: Database, connection: Connection, status: ProjectionStatus) 
     chunk = database.settled(connection, status.position, 1)
     if chunk.events or not chunk.held:
         return
-    visible = connection.run("read", {"after": status.position, "limit": 1})
+    visible = connection.read(status.position, 1)
     holders = [
         {
             "pid": pid,

@@ -78,7 +78,7 @@ class PostgresConnection:
             return _rows(self._cursor().execute(pyformat(query(name, "postgres")), params or {}))
 
     def read(self, after: int, limit: int) -> Sequence[Row]:
-        """Events, as `RawEvent` has them; outside of a transaction."""
+        """On a connection that is not lent, outside of a transaction."""
         with self._translated():
             if self._is_lent:
                 self.take_in()

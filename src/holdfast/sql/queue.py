@@ -402,7 +402,7 @@ class Queue:
             _pass_version(connection, item, item.version)
 
     def _event(self, connection: Connection, position: int) -> RawEvent:
-        rows = connection.run("read", {"after": position - 1, "limit": 1})
+        rows = connection.read(position - 1, 1)
         for event in self._database.raw_events(rows):
             if event.position == position:
                 return event

@@ -124,7 +124,7 @@ class SqliteDatabase:
 
     def settled(self, connection: SqliteConnection, after: int, limit: int) -> Chunk:
         # One writer: positions become visible in order.
-        rows = connection.run("read", {"after": after, "limit": limit})
+        rows = connection.read(after, limit)
         return Chunk(self.raw_events(rows))
 
     def ask(self, connection: SqliteConnection, after: int, limit: int) -> None:

@@ -73,6 +73,9 @@ class SqliteConnection:
         with self._translated():
             return self.raw.execute(query(name, "sqlite"), plain(params or {})).fetchall()
 
+    def read(self, after: int, limit: int) -> Sequence[Row]:
+        return self.run("read", {"after": after, "limit": limit})
+
     def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
         with self._translated():
             return self.raw.execute(sql, plain(params)).fetchall()
