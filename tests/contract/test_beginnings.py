@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import DELETE, App, Event, Park, Policy, QueueSelection, TableProjection, on
-from holdfast.core import folding, reading
+from holdfast.core import reading, row_cache
 from holdfast.core.table import Key, TableSpec
 from holdfast.sql.store import SqlSession
 from tests.support.sql import execute
@@ -64,7 +64,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[Key]:
 def test_streams_that_begin_are_looked_up_only_where_rows_may_be(
     store_url: str, looked_up: list[Key], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folding, "MAX_CACHED_ROWS", 0)
+    monkeypatch.setattr(row_cache, "MAX_CACHED_ROWS", 0)
     monkeypatch.setattr(reading, "BATCH_EVENTS", 2)
     monkeypatch.setattr(reading, "FOLD_FACTOR", 1)
     with App(store_url) as app:
@@ -88,7 +88,7 @@ def test_a_row_that_came_from_the_queue_is_found(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The runner has seen the table empty; then a lane is drained whose events come once more."""
-    monkeypatch.setattr(folding, "MAX_CACHED_ROWS", 0)
+    monkeypatch.setattr(row_cache, "MAX_CACHED_ROWS", 0)
     monkeypatch.setattr(reading, "BATCH_EVENTS", 1)
     monkeypatch.setattr(reading, "FOLD_FACTOR", 1)
     fails, calls = True, list[int]()

@@ -9,7 +9,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from holdfast import App, Event, Projection, TableProjection, Tx, on
-from holdfast.core import folding
+from holdfast.core import row_cache
 from holdfast.core.signals import PollFailed, Signal
 from holdfast.testing.contracts.samples import WAIT_SECONDS, Counted, fetch
 
@@ -57,7 +57,7 @@ def test_a_column_that_is_altered_meanwhile_is_seen(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server refuses a statement that it has prepared for the table as it was."""
-    monkeypatch.setattr(folding, "MAX_CACHED_ROWS", 0)
+    monkeypatch.setattr(row_cache, "MAX_CACHED_ROWS", 0)
     failures: list[str] = []
 
     def listen(signal: Signal) -> None:

@@ -22,7 +22,7 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.core import apply, folding, plain, reading
+from holdfast.core import apply, plain, reading, row_cache
 from holdfast.core.ports import Checkpoint, Chunk, Source
 from holdfast.core.signals import Refused, Signal
 from holdfast.core.stint import Stint
@@ -92,7 +92,7 @@ def test_the_rows_are_the_same_whatever_the_limits(
     app: App, limits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in LIMITS[limits].items():
-        owner = next(module for module in (reading, apply, folding) if hasattr(module, name))
+        owner = next(module for module in (reading, apply, row_cache) if hasattr(module, name))
         monkeypatch.setattr(owner, name, value)
     for n in range(EVENTS):
         app.journal.append(f"s{n % STREAMS}", [Counted(n)])

@@ -159,7 +159,9 @@ class Applier:
         while done < len(events):
             done, failed = self._plain(batch, events, done, made.until)
             has_some = bool(done or made.events)
-            if done == len(events) or (has_some and failed is None and self._is_over(made.until)):
+            if done == len(events) or (
+                has_some and failed is None and self._is_over(batch, made.until)
+            ):
                 break
             try:
                 entry = self._one(batch, events[done], failed)
@@ -174,14 +176,14 @@ class Applier:
                 made.entries.append(entry)
                 stint.lanes.add(entry)
             done += 1
-            if self._is_over(made.until):
+            if self._is_over(batch, made.until):
                 break
         made.events += done
         if done:
             made.last = events[done - 1]
         if stint.judge.has_records:
             made.recorded += stint.judge.recorded(events[:done])
-        return done == len(events) and not (batch.is_full or self._is_over(made.until))
+        return done == len(events) and not self._is_over(batch, made.until)
 
     def _finish(self, batch: FeedBatch, advance: Advance, entries: Sequence[Entry]) -> Checkpoint:
         """Writes all that goes with the events; returns the checkpoint behind them."""
@@ -218,8 +220,9 @@ class Applier:
             return _index(events, ran.failed.event, plain.at), ran.failed
         return plain.at, None
 
-    def _is_over(self, until: float) -> bool:
-        return self._stint.stopping() or self._stint.clock.monotonic() >= until
+    def _is_over(self, batch: FeedBatch, until: float) -> bool:
+        stint = self._stint
+        return batch.is_full or stint.stopping() or stint.clock.monotonic() >= until
 
     def _one(self, batch: Batch, event: RawEvent, failed: EventFailed | None) -> Entry | None:
         """Applies one event; returns the entry that it makes in the queue instead, if any.

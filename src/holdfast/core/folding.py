@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-import msgspec
-
-from holdfast.core.caches import drop_oldest
 from holdfast.core.caller import Caller, Function
 from holdfast.core.codec import EventTypes
 from holdfast.core.definition import Definition
@@ -20,33 +18,9 @@ from holdfast.core.intake import Intake
 from holdfast.core.ports import Advance, Checkpoint, RowChanges, Session, Work
 from holdfast.core.projection import DELETE, Handler, TableProjection
 from holdfast.core.queue import unknown_lane
+from holdfast.core.row_cache import CachedRow, RowCache
 from holdfast.core.row_functions import other_key
 from holdfast.core.table import Key, TableSpec, lane_text
-
-MAX_CACHED_ROWS = 50_000
-
-MAX_CHANGED_ROWS = 50_000
-"""So many changed rows are written, though there be time for more events."""
-
-
-class _CachedRow(msgspec.Struct, gc=False):
-    """`row` None: the table has no such row. `position`: the last event it has seen, by order.
-
-    `base`: the same as it is stored, which nobody else may have changed. `is_changed`: it is to be
-    written. A row never refers to its _CachedRow, so these are in no cycle, and the garbage
-    collector can pass over them.
-    """
-
-    key: Key
-    row: Any | None
-    position: int
-    stored: bool
-    base: int = 0
-    is_changed: bool = False
-
-
-Name = str | Key
-"""What rows are known by: the stream where that is the key, else the key."""
 
 _Decoded = tuple[Handler, Key, Event[Any]]
 
@@ -68,8 +42,7 @@ class TableEngine:
     ) -> None:
         self._session, self.table = session, table
         self.calls = Calls(definition, types, session, caller)
-        self.rows: dict[Name, _CachedRow] = {}
-        self.changed: list[_CachedRow] = []
+        self.cache = RowCache(table)
         projection = definition.instance
         assert isinstance(projection, TableProjection)
         self._key = projection.key
@@ -99,21 +72,15 @@ class TableEngine:
         yield TableBatch(self, work, again=again, singly=singly)
 
     def committed(self) -> Sequence[Function]:
-        for cached in self.changed:
-            cached.stored, cached.base = cached.row is not None, cached.position
-            cached.is_changed = False
-        self.changed.clear()
-        drop_oldest(self.rows, most=MAX_CACHED_ROWS)
+        self.cache.committed()
         return ()
 
     def forget(self) -> None:
-        self.rows.clear()
-        self.changed.clear()
+        self.cache.forget()
         self._began_empty = None  # It may go on from somewhere else.
 
     def drop(self, streams: Iterable[str]) -> None:
-        for stream in streams:
-            self.rows.pop(stream, None)
+        self.cache.drop(streams)
 
     @contextmanager
     def written(self, work: Work | None) -> Iterator[Work]:
@@ -140,14 +107,19 @@ class TableEngine:
         Neighbours in the table are quicker to write together, and feeds that write the same rows
         don't wait for each other in a circle.
         """
-        written = [cached for cached in self.changed if cached.row is not None]
+        written = [cached for cached in self.cache.changed if cached.row is not None]
+        if not written:
+            return None
+        written.sort(key=_key_of)
         try:
-            return self.changes(sorted(written, key=_key_of)) if written else None
+            changes = self.changes(written)
         except ValueError as error:
             raise BatchRefused from error
+        self.cache.writing(written, changes.columns)
+        return changes
 
     def _deletes(self) -> list[Key]:
-        return [c.key for c in self.changed if c.row is None and c.stored]
+        return [c.key for c in self.cache.changed if c.row is None and c.stored]
 
     def begin_streams(self, streams: Collection[str]) -> None:
         """Makes known that streams whose first event has come have no rows, where that is certain.
@@ -161,18 +133,18 @@ class TableEngine:
             self._began_empty = not self._session.has_rows(self.table)
         if self._began_empty:
             for stream in streams:
-                self.rows[stream] = _CachedRow((stream,), None, 0, False)
+                self.cache.put(stream, CachedRow((stream,), None, 0, False))
 
     def load(self, missing: Mapping[Any, Key]) -> None:
         """Loads rows, by what they are known by."""
         stored = self._session.load_rows(self.table, [*missing.values()]) if missing else {}
         for name, key in missing.items():
             if found := stored.get(key):
-                self.rows[name] = _CachedRow(
-                    key, self.table.row(found[0]), found[1], True, found[1]
-                )
+                values, guard = found
+                row = self.table.row(values)
+                self.cache.put(name, CachedRow(key, row, guard, True, guard), values)
             else:
-                self.rows[name] = _CachedRow(key, None, 0, False)
+                self.cache.put(name, CachedRow(key, None, 0, False))
 
     def decode(self, event: RawEvent) -> _Decoded | None:
         """The handler, the row's key and the event; None if it belongs to no row."""
@@ -185,7 +157,7 @@ class TableEngine:
             return None
         return handler, self.table.check_key(key if isinstance(key, tuple) else (key,)), decoded
 
-    def changes(self, changed: Sequence[_CachedRow]) -> RowChanges:
+    def changes(self, changed: Sequence[CachedRow]) -> RowChanges:
         """Rows as they are written; raises ValueError if they can't be."""
         columns = self.table.checked([cached.row for cached in changed])
         for cached, own in zip(changed, self._keys_of(columns), strict=True):
@@ -195,7 +167,7 @@ class TableEngine:
 
     def check(self, key: Key, row: Any) -> None:
         """Raises ValueError if a row can't be written."""
-        self.changes([_CachedRow(key, row, 0, False)])
+        self.changes([CachedRow(key, row, 0, False)])
 
     def _keys_of(self, columns: Sequence[Sequence[Any]]) -> Iterable[Key]:
         return zip(*(columns[i] for i in self.table.key_indexes), strict=True)
@@ -237,28 +209,41 @@ class TableBatch:
 
     def expect(self, events: Sequence[RawEvent]) -> None:
         self._expected = events
+        self._engine.cache.expect(events)
         if not self._engine.by_stream:
-            keys, rows = self._decode(events), self._engine.rows
-            self._engine.load({key: key for key in keys if key not in rows})
+            self._decode(events)
 
-    def _loaded(self, stream: str) -> _CachedRow:
-        """A stream's row, loaded with those of all events that are expected."""
-        definition, rows = self._engine.calls.definition, self._engine.rows
+    def _loaded(self, name: Any) -> CachedRow:
+        """A row, loaded with others that are wanted by the events that are expected."""
+        engine, rows = self._engine, self._engine.cache.rows
+        try:
+            wanted = self._streams() if engine.by_stream else self._keys()
+            if name in wanted:  # It comes first: there may be no room for all.
+                wanted = {name: wanted.pop(name), **wanted}
+            engine.load(dict(islice(wanted.items(), engine.cache.most_loaded)))
+        except BaseException as error:
+            raise _LoadFailed(error) from error
+        return rows[name]
+
+    def _streams(self) -> dict[Any, Key]:
+        """The streams whose rows are wanted and not here."""
+        definition, rows = self._engine.calls.definition, self._engine.cache.rows
         handlers, takes_all = definition.handlers, definition.catch_all is not None
         wanted = [
             e for e in self._expected if e.stream not in rows and (takes_all or e.type in handlers)
         ]
-        try:
-            if not self._again:  # What was in the queue may be older than its row.
-                self._engine.begin_streams([e.stream for e in wanted if e.version == 1])
-            self._engine.load({e.stream: (e.stream,) for e in wanted if e.stream not in rows})
-        except BaseException as error:
-            raise _LoadFailed(error) from error
-        return rows[stream]
+        if not self._again:  # What was in the queue may be older than its row.
+            self._engine.begin_streams([e.stream for e in wanted if e.version == 1])
+        return {e.stream: (e.stream,) for e in wanted if e.stream not in rows}
 
-    def _decode(self, events: Sequence[RawEvent]) -> set[Key]:
+    def _keys(self) -> dict[Any, Key]:
+        """The same where keys are not streams."""
+        rows = self._engine.cache.rows
+        keys = [item[1] for item in self._decoded.values() if isinstance(item, tuple)]
+        return {key: key for key in keys if key not in rows}
+
+    def _decode(self, events: Sequence[RawEvent]) -> None:
         """Decodes events ahead, for their rows' keys. What fails is raised in its turn."""
-        keys: set[Key] = set()
         self._decoded.clear()
         for event in events:
             try:
@@ -269,9 +254,6 @@ class TableBatch:
                 self._decoded[event.position] = failed
             else:
                 self._decoded[event.position] = item
-                if item is not None:
-                    keys.add(item[1])
-        return keys
 
     def lane_of(self, event: RawEvent) -> str:
         if self._engine.by_stream:
@@ -291,7 +273,7 @@ class TableBatch:
     def _run(self, events: Iterable[RawEvent], instead: Function | None) -> Ran:
         """Every event comes through this loop: what it needs is at hand."""
         engine, calls = self._engine, self._engine.calls
-        rows, changed_rows, order_of = engine.rows, engine.changed, engine.order
+        rows, changed_rows, order_of = engine.cache.rows, engine.cache.changed, engine.order
         handlers, decode = calls.definition.handlers, calls.types.decode
         by_stream, tells = engine.by_stream, engine.tells and not self._again
         new_row, fold, given = self._table.new_row, self._table.fold, self._given
@@ -310,7 +292,7 @@ class TableBatch:
                     if found is None:
                         continue
                     handler, key, event = found
-                    cached = rows[key]
+                    cached = rows.get(key) or self._loaded(key)
                 order = raw.position if order_of is None else order_of(event, cached.base)
                 if order <= cached.position and tells and order:
                     has_applied = True
@@ -360,7 +342,7 @@ class TableBatch:
 
     @property
     def is_full(self) -> bool:
-        return len(self._engine.changed) >= MAX_CHANGED_ROWS
+        return self._engine.cache.is_full
 
     def finished(self) -> AbstractContextManager[Work]:
         return self._engine.written(self._work)

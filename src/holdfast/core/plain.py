@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import takewhile
 from operator import attrgetter
 
-from holdfast.core.engine import Batch
+from holdfast.core.engine import FeedBatch
 from holdfast.core.event import RawEvent
 from holdfast.core.stint import Stint
 
@@ -25,13 +25,13 @@ class Plain:
     """Events of a batch, up to the first of which something is known, or that has to wait.
 
     They are taken one by one while they are applied. `at`: how far, when no event has failed. It
-    ends when its time is up, or when the runner is asked to stop.
+    ends when its time is up, when the batch is full, or when the runner is asked to stop.
     """
 
     def __init__(
         self,
         stint: Stint,
-        batch: Batch,
+        batch: FeedBatch,
         events: Sequence[RawEvent],
         *,
         at: int,
@@ -45,7 +45,7 @@ class Plain:
 
     def __iter__(self) -> Iterator[RawEvent]:
         """Every event comes through here, so it asks nothing that can be known beforehand."""
-        stint, events, at = self._stint, self._events, self.at
+        stint, batch, events, at = self._stint, self._batch, self._events, self.at
         monotonic, stopping = stint.clock.monotonic, stint.stopping
         folds = stint.definition.table is not None
         ledger = None if stint.definition.intake is None else stint.ledger
@@ -68,7 +68,7 @@ class Plain:
             if at < after:
                 return
             now = monotonic()
-            if now >= self._until or stopping():
+            if now >= self._until or batch.is_full or stopping():
                 return
             few = QUICK_EVENTS if folds and now - looked < QUICK_SECONDS else 1
             looked = now

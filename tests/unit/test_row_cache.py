@@ -1,0 +1,150 @@
+"""Rows in memory: as many as there is room for, and the same rows whatever the room."""
+
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from holdfast import DELETE, App, Event, NewEvent, TableProjection, on
+from holdfast.core import reading, row_cache
+from holdfast.core.folding import TableEngine
+from holdfast.core.ports import Advance, Checkpoint, Work
+from holdfast.testing.contracts.samples import fetch
+
+TEXT_CHARACTERS = 20_000
+DOCUMENTS = 1_000
+
+
+@dataclass
+class Document:
+    name: str
+    text: str = ""
+    seal: bytes | None = None
+    lines: list[str] = field(default_factory=list)
+
+
+class ByStream(TableProjection[Document]):
+    """The last text of each document, and a line for each event since it was begun."""
+
+    @on("Written")
+    def written(self, row: Document, event: Event[Any]) -> None:
+        row.text = event.data["text"]
+        row.seal = row.text[:2].encode() if len(row.lines) % 2 else None
+        row.lines.append(f"{event.position}")
+
+    @on("Burnt")
+    def burnt(self, row: Document, event: Event[Any]) -> Any:
+        return DELETE
+
+
+class ByName(ByStream):
+    def key(self, event: Event[Any]) -> str:
+        name: str = event.data["name"]
+        return name
+
+
+@pytest.fixture
+def app() -> Iterator[App]:
+    with App("sqlite:///:memory:") as app:
+        app.projection(ByStream)
+        app.projection(ByName)
+        yield app
+
+
+ROOMS: dict[str, dict[str, int]] = {
+    "as it is": {},
+    "none": {"MAX_CACHED_BYTES": 0, "MAX_BATCH_BYTES": 0, "MIN_ROWS": 0},
+    "a few rows": {"MAX_CACHED_BYTES": 200, "MAX_BATCH_BYTES": 400, "MIN_ROWS": 3},
+    "loaded one by one": {"MAX_CACHED_ROWS": 4, "MAX_LOADED_BYTES": 1, "FIRST_LOADED_ROWS": 1},
+    "loaded in threes": {"MAX_CACHED_BYTES": 0, "MIN_ROWS": 0, "FIRST_LOADED_ROWS": 3},
+}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rows_are_the_same_whatever_the_room(
+    app: App, room: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ROOMS[room].items():
+        monkeypatch.setattr(row_cache, name, value)
+    monkeypatch.setattr(reading, "CHUNK_EVENTS", 40)
+    chance, expected = Random(5), dict[str, tuple[str, list[str]]]()
+    for part in range(3):
+        for n in range(150):
+            stream, name = f"s{chance.randrange(20)}", f"n{chance.randrange(20)}"
+            kind = "Burnt" if chance.random() < 0.1 else "Written"
+            text = f"{part} {n} " + "x" * chance.randrange(60)
+            appended = app.journal.append(stream, [NewEvent({"text": text, "name": name}, kind)])
+            for key in (stream, name):
+                if kind == "Burnt":
+                    expected.pop(key, None)
+                else:
+                    lines = [*expected.get(key, ("", []))[1], str(appended.position)]
+                    expected[key] = text, lines
+        app.catch_up()
+        rows = "SELECT name, text, lines FROM"
+        stored = fetch(app, f"{rows} by_stream UNION {rows} by_name")
+        assert {name: (text, lines) for name, text, lines in stored} == {
+            name: (text, _as_json(lines)) for name, (text, lines) in expected.items()
+        }
+
+
+def test_large_rows_leave_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come from events, and then from the table."""
+    monkeypatch.setattr(row_cache, "MAX_CACHED_BYTES", 2**20)
+    monkeypatch.setattr(row_cache, "MAX_BATCH_BYTES", 3 * 2**20)
+    monkeypatch.setattr(reading, "BATCH_BYTES", 2**20)
+    with App("sqlite:///:memory:") as app:
+        app.projection(ByName)
+        _write_and_burn(app)
+
+
+def _write_and_burn(app: App) -> None:
+    for start in range(0, DOCUMENTS, 100):
+        app.journal.append(
+            f"s{start}",
+            [
+                NewEvent({"text": f"{n}{'x' * TEXT_CHARACTERS}", "name": f"n{n}"}, "Written")
+                for n in range(start, start + 100)
+            ],
+        )
+    assert _peak_bytes(app) < DOCUMENTS * TEXT_CHARACTERS / 2
+    for n in range(DOCUMENTS):
+        app.journal.append(f"s{n}", [NewEvent({"text": "", "name": f"n{n}"}, "Burnt")])
+    assert _peak_bytes(app) < DOCUMENTS * TEXT_CHARACTERS / 2
+    assert fetch(app, "SELECT count(*) FROM by_name") == [(0,)]
+
+
+def test_one_large_row_is_not_written_for_each_event(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_cache, "MAX_BATCH_BYTES", 1_000)
+    written, advance = [], TableEngine.advance
+
+    def count(
+        self: TableEngine, work: Work | None, checkpoint: Checkpoint, to: Advance
+    ) -> Checkpoint:
+        written.append(to.position)
+        return advance(self, work, checkpoint, to)
+
+    monkeypatch.setattr(TableEngine, "advance", count)
+    for _ in range(50):
+        app.journal.append("s", [NewEvent({"text": "x" * 2_000, "name": "n"}, "Written")])
+    app.catch_up()
+    assert written == [50, 50]
+
+
+def _peak_bytes(app: App) -> int:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        app.catch_up()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def _as_json(lines: list[str]) -> str:
+    return "[" + ",".join(f'"{line}"' for line in lines) + "]"
