@@ -10,7 +10,6 @@ import dataclasses
 import math
 import sys
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -28,8 +27,6 @@ decode_json: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
 
 VERSION_KEY = "schema_version"
 """Where an event's metadata carries its payload's version; absent means 1."""
-
-NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -156,7 +153,7 @@ class EventTypes:
     def decode(self, raw: RawEvent) -> Event[Any]:
         """Decodes an event's payload into its registered class, or into a dict."""
         decode = self._direct.get(raw.type)
-        metadata: Mapping[str, Any] = NO_METADATA
+        metadata: Mapping[str, Any] = {}  # The handler's own: what it does with it is no other's.
         if decode is None:
             data, metadata = self._read(raw)
         else:
@@ -170,7 +167,7 @@ class EventTypes:
             raw.position,
             raw.stream,
             raw.version,
-            raw.raw_id,
+            raw.id_text,  # type: ignore[arg-type]
             raw.type,
             data,
             metadata,
@@ -181,7 +178,7 @@ class EventTypes:
         """The payload and the metadata of any event; raises PayloadError."""
         entry = self._by_name.get(raw.type)
         try:
-            metadata = NO_METADATA if raw.metadata == "{}" else decode_json(raw.metadata)
+            metadata = {} if raw.metadata == "{}" else decode_json(raw.metadata)
             if entry is None:
                 return decode_json(raw.data), metadata
             if entry.version == 1 and not entry.upcasters:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
@@ -27,13 +26,15 @@ BATCH_SECONDS = 2.0
 """A batch that takes longer makes the next one smaller; where events are folded, twice as long."""
 
 BATCH_BYTES = 16 * 2**20
-"""Payload bytes that a batch gathers, where all of it is read before it is applied."""
+"""Bytes of payload and metadata that a batch gathers, where it is read before it is applied."""
 
+FOLD_BYTES = 64 * 2**20
+"""The same where they are folded as they are read: of those that have to wait, all is kept."""
 
 FIRST_GUESS_BYTES = 16_384.0
 """How large an event is taken to be before one was read."""
 
-_data = attrgetter("data")
+_data, _metadata = attrgetter("data"), attrgetter("metadata")
 
 
 def most_events(*, folds: bool) -> int:
@@ -61,7 +62,7 @@ class Reader:
 
     def read(self, after: int, *, keeps: bool) -> Reading:
         """The next batch, of which nothing is read yet. `keeps`: all of it is kept in memory."""
-        return Reading(self, after, BATCH_BYTES if keeps else math.inf)
+        return Reading(self, after, BATCH_BYTES if keeps else FOLD_BYTES)
 
     @property
     def batch_events(self) -> int:
@@ -90,7 +91,7 @@ class Reader:
 
     def size_bytes(self, events: Sequence[RawEvent]) -> int:
         """The size of a chunk's payloads, from which the next chunk's limit follows."""
-        size = sum(map(len, map(_data, events)))
+        size = sum(map(len, map(_data, events))) + sum(map(len, map(_metadata, events)))
         if events:
             self._fit(size / len(events))
         return size
@@ -113,7 +114,7 @@ class Reading:
     more is not settled. `through`: nothing more will come up to this position.
     """
 
-    def __init__(self, reader: Reader, after: int, most_bytes: float) -> None:
+    def __init__(self, reader: Reader, after: int, most_bytes: int) -> None:
         self._reader, self._most_bytes = reader, most_bytes
         self.through = self.last = after
         """`last`: the position of the last event."""

@@ -14,13 +14,14 @@ from contextlib import nullcontext
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Advance, Checkpoint
 from holdfast.core.queue import Entry
+from holdfast.core.reading import BATCH_BYTES
 from holdfast.core.sets import Extent, Sets
 from holdfast.core.signals import Queued
 from holdfast.core.stint import Stint
 
 
 class _Overflow(Exception):
-    """A closed lane has no room for what has to wait in it."""
+    """There is no room for what has to wait, in a closed lane or in memory."""
 
 
 class SetApplier:
@@ -85,9 +86,11 @@ class SetApplier:
     def _behind(self, checkpoint: Checkpoint, extent: Extent) -> list[Entry]:
         """What has to wait in closed lanes."""
         stint, limits = self._stint, self._stint.definition.policy.limits
-        entries = []
+        entries, size_bytes = [], 0
         for event in self._sets.waiting(checkpoint, extent):
-            if stint.lanes.overflow(event.stream, limits) is not None:
+            size_bytes += len(event.data) + len(event.metadata)
+            is_much = size_bytes > BATCH_BYTES and extent.events > 1
+            if is_much or stint.lanes.overflow(event.stream, limits) is not None:
                 raise _Overflow
             entry = Entry(event, event.stream, "pending")
             stint.lanes.add(entry)

@@ -78,8 +78,8 @@ class Sets(Protocol):
     def stretch(self, after: int, through: int) -> Extent:
         """What is there between two positions, all of it settled."""
 
-    def waiting(self, checkpoint: Checkpoint, extent: Extent) -> list[RawEvent]:
-        """The events of closed lanes."""
+    def waiting(self, checkpoint: Checkpoint, extent: Extent) -> Iterator[RawEvent]:
+        """The events of closed lanes, in order, a few at a time."""
 
     def apply(self, extent: Extent, closed_for: Checkpoint | None) -> None:
         """Applies a stretch in the open transaction, without the closed lanes of a projection."""

@@ -113,11 +113,13 @@ class ShardSource:
                 return self._told(after, Chunk((), through=layout.barrier))
             chunk = self._source.read(through, limit)
             events = chunk.events
-            if layout.barrier is not None:
-                events = [event for event in events if event.position <= layout.barrier]
-            is_last = len(events) < limit
             if events:
                 through = events[-1].position
+            if layout.barrier is not None and through > layout.barrier:
+                # Behind the last of them there may be numbers without events.
+                through = layout.barrier
+                events = [event for event in events if event.position <= through]
+            is_last = len(events) < limit
             own = [e for e in events if shard_of(e.stream, self._of) == self._number]
             if own:
                 return Chunk(own, held=chunk.held, through=through, more=not is_last)

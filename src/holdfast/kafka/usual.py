@@ -45,7 +45,7 @@ class UsualEvent(ForeignEvent, frozen=True, array_like=True, gc=False):
             (
                 (TYPE, self.type.encode()),
                 (VERSION, self.version_text),
-                (ID, str(self.raw_id).encode()),
+                (ID, self.id_text.encode()),
                 (RECORDED_AT, self.recorded_at_text),
             ),
         )

@@ -138,7 +138,7 @@ def _ready(journal: Journal, number: int, text: bytes, now: datetime) -> _Ready:
             position=0,
             stream=line.stream,
             version=line.version or 0,
-            raw_id=str(line.id or uuid5(_IDS, f"{number} {text.strip().decode()}")),
+            id_text=str(line.id or uuid5(_IDS, f"{number} {text.strip().decode()}")),
             type=line.type,
             data=bytes(line.data).decode(),
             metadata=bytes(line.metadata).decode(),

@@ -13,7 +13,7 @@ import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
-from psycopg.types.string import ByteaBinaryLoader, TextBinaryLoader
+from psycopg.types.string import TextBinaryLoader
 
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.ports import RowChanges
@@ -273,10 +273,9 @@ class PostgresConnection:
 
     @cached_property
     def _events(self) -> psycopg.Cursor[Row]:
-        """One for events: their JSON is kept as text, and their ids as bytes."""
+        """One for events, whose JSON is kept as text."""
         cursor = self._raw.cursor(binary=True, row_factory=tuple_row)
         cursor.adapters.register_loader("json", TextBinaryLoader)
-        cursor.adapters.register_loader("uuid", ByteaBinaryLoader)
         return cursor
 
     @property

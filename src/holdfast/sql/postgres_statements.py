@@ -16,6 +16,7 @@ from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
+from holdfast.core.errors import StoreUnavailable
 from holdfast.sql.database import Row
 from holdfast.sql.postgres_marks import numbered
 from holdfast.sql.postgres_prepared import checked, new_name
@@ -71,7 +72,13 @@ class Statements:
             if name is None:
                 return None
             formats = transformer.formats
-            return self._checked(self._pgconn.exec_prepared(name, data, formats, Format.TEXT))
+            try:
+                return self._checked(self._pgconn.exec_prepared(name, data, formats, Format.TEXT))
+            except psycopg.errors.DatatypeMismatch as error:
+                # It was prepared for what the column was before: the event is not to blame.
+                raise StoreUnavailable(
+                    f"a column was altered meanwhile; a new connection sees it: {error}"
+                ) from error
 
     def rows(self, result: PGresult) -> list[Row]:
         """The rows that a statement has returned; raises as the driver does if it returns none."""

@@ -7,7 +7,7 @@ what it has read. Payloads are decoded by each for itself, since handlers may ch
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,6 +39,11 @@ class _Kept:
     size_bytes: int
     is_taken: bool
 
+    @property
+    def end(self) -> int:
+        """The position of its last event."""
+        return self.chunk.events[-1].position
+
 
 class _Flight:
     """A read that is on its way, for those who want the same."""
@@ -57,6 +62,9 @@ class Recent:
         self._lock = threading.Lock()
         self._kept: deque[_Kept] = deque()
         self._by_after: dict[int, _Kept] = {}
+        self._by_end: dict[int, _Kept] = {}
+        self._afters: list[int] = []
+        """The keys of `_by_after`, in order."""
         self._size_bytes = 0
         self._flights: dict[tuple[int, int], _Flight] = {}
 
@@ -94,10 +102,8 @@ class Recent:
     def is_shared(self, through: int) -> bool:
         """Whether others have taken what was read up to a position."""
         with self._lock:
-            for kept in reversed(self._kept):
-                if kept.chunk.events[-1].position == through:
-                    return kept.is_taken
-        return False
+            kept = self._by_end.get(through)
+            return kept is not None and kept.is_taken
 
     def clear(self) -> None:
         """People may have changed what was read, or restored another copy."""
@@ -113,6 +119,8 @@ class Recent:
     def _forget(self) -> None:
         self._kept.clear()
         self._by_after.clear()
+        self._by_end.clear()
+        self._afters.clear()
         self._flights, self._size_bytes = {}, 0
 
     def _read(self, read: Callable[[], Chunk]) -> tuple[Chunk, int]:
@@ -143,25 +151,32 @@ class Recent:
         return found
 
     def _around(self, after: int) -> _Kept | None:
-        """A chunk that has begun before a position, and ends behind it."""
-        for kept in reversed(self._kept):
-            if kept.after < after < kept.chunk.events[-1].position:
-                return kept
-        return None
+        """The chunk that has begun before a position, if it ends behind it."""
+        index = bisect_left(self._afters, after)
+        kept = self._by_after[self._afters[index - 1]] if index else None
+        return kept if kept is not None and after < kept.end else None
 
     def _keep(self, after: int, limit: int, chunk: Chunk, rings: int, *, is_taken: bool) -> None:
         if not chunk.events or chunk.held:
             return
         size_bytes = sum(map(_size_bytes, chunk.events))
         is_last = len(chunk.events) < limit
-        kept = self._by_after[after] = _Kept(after, chunk, is_last, rings, size_bytes, is_taken)
+        kept = _Kept(after, chunk, is_last, rings, size_bytes, is_taken)
+        if after not in self._by_after:
+            insort(self._afters, after)
+        self._by_after[after] = self._by_end[kept.end] = kept
         self._kept.append(kept)
         self._size_bytes += size_bytes
         while self._size_bytes > KEPT_BYTES:
-            oldest = self._kept.popleft()
-            self._size_bytes -= oldest.size_bytes
-            if self._by_after.get(oldest.after) is oldest:
-                del self._by_after[oldest.after]
+            self._drop(self._kept.popleft())
+
+    def _drop(self, oldest: _Kept) -> None:
+        self._size_bytes -= oldest.size_bytes
+        if self._by_after.get(oldest.after) is oldest:
+            del self._by_after[oldest.after]
+            del self._afters[bisect_left(self._afters, oldest.after)]
+        if self._by_end.get(oldest.end) is oldest:
+            del self._by_end[oldest.end]
 
 
 def _size_bytes(event: RawEvent) -> int:

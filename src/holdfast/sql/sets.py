@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from holdfast.sql.database import Connection, Database, quote
 from holdfast.sql.postgres_types import TYPES
 
 _WITH = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE | re.DOTALL)
+
+WAITING_EVENTS = 100
+"""Events of closed lanes that are read at a time."""
 
 FEW_TYPES = 8
 """SQLite looks IN up in a tree, which takes longer than to compare with so many values."""
@@ -45,14 +48,22 @@ class SqlSets:
         self._all = _statements(spec, own, wanted)
         self._open = _statements(spec, own, f"{wanted} AND NOT {closed}")
         self._one = _statements(spec, own, f"({own.one}) AS e")
-        self._waiting = f"SELECT {own.events} FROM {wanted} AND {closed} ORDER BY e.position"
+        self._waiting = (
+            f"SELECT {own.events} FROM {wanted} AND {closed} "
+            f"ORDER BY e.position LIMIT {at('limit')}"
+        )
 
     def stretch(self, after: int, through: int) -> Extent:
         return extents.between(self._connection(), after, through)
 
-    def waiting(self, checkpoint: Checkpoint, extent: Extent) -> list[RawEvent]:
-        params = {**self._params(extent), **of(checkpoint)}
-        return self._database.raw_events(self._connection().run_native(self._waiting, params))
+    def waiting(self, checkpoint: Checkpoint, extent: Extent) -> Iterator[RawEvent]:
+        params = {**self._params(extent), **of(checkpoint), "limit": WAITING_EVENTS}
+        while True:
+            rows = self._connection().run_native(self._waiting, params)
+            yield from self._database.raw_events(rows)
+            if len(rows) < WAITING_EVENTS:
+                return
+            params["after"] = rows[-1][0]
 
     def apply(self, extent: Extent, closed_for: Checkpoint | None) -> None:
         params = self._params(extent)

@@ -113,7 +113,7 @@ def _append(app: App, stream: str, event: Any) -> None:
         position=0,
         stream=stream,
         version=0,
-        raw_id=str(event.id or new_id(now)),
+        id_text=str(event.id or new_id(now)),
         type=event.type or "",
         data=msgspec.json.encode(event.data).decode(),
         metadata=msgspec.json.encode(event.metadata).decode(),

@@ -36,7 +36,7 @@ EVENTS = st.builds(
     position=st.integers(1, 2**63 - 1),
     stream=NAMES,
     version=st.integers(0, 2**63 - 1),
-    raw_id=st.uuids().map(str),
+    id_text=st.uuids().map(str),
     type=NAMES.filter(lambda name: name != "*"),
     data=PLAIN.map(lambda value: msgspec.json.encode(value).decode()),
     metadata=st.dictionaries(NAMES, PLAIN, max_size=3).map(
