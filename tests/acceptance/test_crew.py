@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.support.command import Command, Place
 from tests.support.postgres import wait_until
@@ -79,3 +80,30 @@ def test_who_is_orphaned_ends(any_place: Place) -> None:
     crew.send(signal.SIGKILL)
     wait_until(lambda: not any(map(is_alive, found.values())), WAIT_SECONDS, "them to end")
     assert {s["state"] for s in any_place.statuses().values()} == {"stopped"}
+
+
+def test_processes_that_are_stopped_before_they_begin_have_ended_well(place: Place) -> None:
+    """As when a deployment is taken back at once: SIGTERM finds them at their imports."""
+    place.write(
+        "slow.py",
+        f"""
+import os, time
+from pathlib import Path
+from bank import app
+
+here = Path({str(place.folder)!r})
+if Path(here / "parent").exists():
+    Path(here / f"{{os.getpid()}}.child").touch()
+    time.sleep({WAIT_SECONDS})
+Path(here / "parent").touch()
+""",
+    )
+    place.fresh = True
+    crew = place.start("run", "slow:app", "--processes", "2")
+
+    def children() -> list[Path]:
+        return [*place.folder.glob("*.child")]
+
+    wait_until(lambda: len(children()) == 2, WAIT_SECONDS, "two processes to import")
+    assert crew.send(signal.SIGTERM).wait() == 0
+    assert not any(is_alive(int(path.stem)) for path in children())

@@ -362,6 +362,8 @@ def test_the_next_event_of_a_shard_is_parked_by_hand(bench: Bench) -> None:
     positions = {e.data.n: e.position for e in app.journal.read()}
     with pytest.raises(HoldfastError, match="other events come before"):
         app.queue.add("lines", positions[7 + len(STREAMS)], by="me")
+    with pytest.raises(ConfigError, match=r"is in feed 'journal\[./3\]', not 'journal\[9/9\]'"):
+        app.queue.add("lines", positions[7], by="me", feed="journal[9/9]")
     item = app.queue.add("lines", positions[7], by="me")
     assert item.feed == shard_feed(shard_of(STREAMS[7], 3), 3)
     app.catch_up()

@@ -1,11 +1,27 @@
-"""A batch that is folded keeps its rows, and not its events."""
+"""A batch that is folded keeps its rows, and not its events; of what has to wait, not too much."""
 
 import tracemalloc
 from dataclasses import dataclass
+from typing import ClassVar
 
-from holdfast import App, Event, Policy, Skip, TableProjection, on
+import pytest
 
-EVENTS = 20_000
+from holdfast import (
+    App,
+    Event,
+    Park,
+    Policy,
+    Projection,
+    Skip,
+    SqlProjection,
+    TableProjection,
+    Tx,
+    on,
+)
+from holdfast.core import reading, set_apply
+from holdfast.testing.contracts.samples import fetch
+
+EVENTS = 9_000
 TEXT = "x" * 1_000
 
 
@@ -28,17 +44,52 @@ class Counts(TableProjection[Count]):
         row.events += 1
 
 
+class Lines(Projection):
+    @on(Noted)
+    def noted(self, event: Event[Noted], tx: Tx) -> None:
+        if not event.data.text:
+            raise ValueError("nothing is noted")
+
+
+class Sets(SqlProjection):
+    tables: ClassVar = {"lengths": "CREATE TABLE lengths (n integer CHECK (n > 0))"}
+    events = (Noted,)
+    sql = "INSERT INTO lengths SELECT length(text) FROM batch"
+
+
 def test_an_event_that_failed_does_not_keep_those_behind_it() -> None:
-    with App("sqlite://") as app:
+    with App("sqlite:///:memory:") as app:
         app.projection(policy=Policy(on_error=Skip()))(Counts)
-        app.journal.append("a", [Noted("")])
-        for _ in range(0, EVENTS, 1_000):
-            app.journal.append("b", [Noted(TEXT)] * 1_000)
-        tracemalloc.start()
-        try:
-            before, _ = tracemalloc.get_traced_memory()
-            app.catch_up()
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-    assert peak - before < EVENTS * len(TEXT) / 4
+        append(app, "a", "b")
+        assert peak_bytes(app) < EVENTS * len(TEXT) / 4
+
+
+@pytest.mark.parametrize("projection", [Counts, Lines, Sets])
+def test_what_waits_behind_an_event_is_not_kept_either(
+    projection: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FOLD_BYTES", 2**20)
+    monkeypatch.setattr(reading, "BATCH_BYTES", 2**20)
+    monkeypatch.setattr(set_apply, "BATCH_BYTES", 2**20)
+    with App("sqlite:///:memory:") as app:
+        app.projection(policy=Policy(on_error=Park()))(projection)
+        append(app, "a", "a")
+        assert peak_bytes(app) < EVENTS * len(TEXT) / 2
+        assert fetch(app, "SELECT count(*) FROM holdfast_queue") == [(EVENTS + 1,)]
+
+
+def append(app: App, stream: str, next_stream: str) -> None:
+    """An event that fails, and many behind it."""
+    app.journal.append(stream, [Noted("")])
+    for _ in range(0, EVENTS, 1_000):
+        app.journal.append(next_stream, [Noted(TEXT)] * 1_000)
+
+
+def peak_bytes(app: App) -> int:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        app.catch_up()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()

@@ -1,6 +1,7 @@
 """Wherever a batch begins and ends, the rows are the same."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from holdfast import (
 )
 from holdfast.core import apply, plain, reading, row_cache
 from holdfast.core.ports import Checkpoint, Chunk, Source
-from holdfast.core.signals import Refused, Signal
+from holdfast.core.signals import Committed, Refused, Signal
 from holdfast.core.stint import Stint
 from holdfast.core.suspicion import Suspicion
 from holdfast.sql.source import JournalSource
@@ -73,18 +74,28 @@ def app() -> Iterator[App]:
         yield app
 
 
+FIVES = {"CHUNK_EVENTS": 5, "BATCH_EVENTS": 5, "FOLD_FACTOR": 1}
 LIMITS: dict[str, dict[str, float]] = {
     "as they are": {},
     "chunks of one event": {"CHUNK_EVENTS": 1},
     "chunks of three events": {"CHUNK_EVENTS": 3},
-    "batches of one event": {"CHUNK_EVENTS": 1, "BATCH_EVENTS": 1},
-    "batches of seven events": {"CHUNK_EVENTS": 3, "BATCH_EVENTS": 7},
-    "batches of few bytes": {"BATCH_BYTES": 40},
+    "batches of one event": {"CHUNK_EVENTS": 1, "BATCH_EVENTS": 1, "FOLD_FACTOR": 1},
+    "batches of seven events": {"CHUNK_EVENTS": 3, "BATCH_EVENTS": 7, "FOLD_FACTOR": 1},
+    "batches of few bytes": {"BATCH_BYTES": 40, "FOLD_BYTES": 40},
     "a transaction for each event": {"SLICE_SECONDS": 0.0, "FOLD_SECONDS": 0.0},
-    "room for two rows": {"BATCH_EVENTS": 5, "CHUNK_EVENTS": 5, "MAX_CACHED_ROWS": 2},
+    "room for two rows": {**FIVES, "MAX_CACHED_ROWS": 2},
     "two changed rows": {"CHUNK_EVENTS": 3, "MAX_CHANGED_ROWS": 2},
-    "room for no row": {"BATCH_EVENTS": 5, "CHUNK_EVENTS": 5, "MAX_CACHED_ROWS": 0},
+    "room for no row": {**FIVES, "MAX_CACHED_ROWS": 0},
 }
+COMMITS = {
+    "batches of one event": EVENTS,
+    "batches of seven events": EVENTS // 7,
+    "batches of few bytes": EVENTS // 4,
+    "a transaction for each event": EVENTS,
+    "room for no row": EVENTS // 5,
+    "two changed rows": EVENTS // 9,
+}
+"""How often the sums are committed, at least."""
 
 
 @pytest.mark.parametrize("limits", LIMITS)
@@ -94,9 +105,12 @@ def test_the_rows_are_the_same_whatever_the_limits(
     for name, value in LIMITS[limits].items():
         owner = next(module for module in (reading, apply, row_cache) if hasattr(module, name))
         monkeypatch.setattr(owner, name, value)
+    committed: Counter[str] = Counter()
+    app.listen(lambda s: committed.update([s.projection] if isinstance(s, Committed) else []))
     for n in range(EVENTS):
         app.journal.append(f"s{n % STREAMS}", [Counted(n)])
     app.catch_up()
+    assert committed["sums"] >= COMMITS.get(limits, 1)
     assert dict(fetch(app, "SELECT name, amount FROM sums")) == _expected_sums(EVENTS)
     assert fetch(app, "SELECT n FROM log") == [(n,) for n in range(EVENTS)]
 

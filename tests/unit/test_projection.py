@@ -16,6 +16,7 @@ from holdfast import (
     Event,
     EventTypes,
     NewEvent,
+    Park,
     Poll,
     Projection,
     TableProjection,
@@ -367,3 +368,19 @@ def _event() -> dict[str, Any]:
         "metadata": {},
         "recorded_at": datetime(2024, 1, 1, tzinfo=UTC),
     }
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"policy": Park()}, r"not a Policy; .* Policy\(on_error=Park\(\)\)"),
+        ({"poll": 3}, "poll is 3, not a Poll"),
+    ],
+)
+def test_settings_of_another_type_are_refused(settings: dict[str, Any], reason: str) -> None:
+    class Any_(Projection):
+        @on("Counted")
+        def counted(self, event: Event[Any], tx: Tx) -> None: ...
+
+    with App("sqlite:///:memory:") as app, pytest.raises(ConfigError, match=reason):
+        app.projection(**settings)(Any_)

@@ -59,9 +59,14 @@ def test_sqlite_files(url: str, path: str) -> None:
     assert str(parsed.path) == path
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
-def test_sqlite_in_memory(url: str) -> None:
-    assert parse_url(url) == SqliteUrl(None)
+def test_sqlite_in_memory() -> None:
+    assert parse_url("sqlite:///:memory:") == SqliteUrl(None)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///"])
+def test_memory_has_to_be_asked_for(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"names no file; use .*sqlite:///:memory:"):
+        parse_url(url)
 
 
 @pytest.mark.parametrize(

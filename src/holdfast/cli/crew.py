@@ -92,7 +92,8 @@ class _Member:
         if code is None:
             return
         if code == EXIT_FAULTED or not may_restart:
-            self.code = code
+            # One that was stopped before it could listen to signals had not begun.
+            self.code = 0 if code == -signal.SIGTERM else code
             return
         if time.monotonic() - self._started_at >= LONG_LIFE_SECONDS:
             self._pause_seconds = FIRST_PAUSE_SECONDS

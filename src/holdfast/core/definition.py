@@ -199,6 +199,7 @@ def compile_projection(
     if isinstance(instance, SqlProjection) and type(instance).lane is not Projection.lane:
         raise ConfigError(f"{where}: the lanes of a SqlProjection are streams; leave out lane()")
     handlers, catch_all = _handlers(instance, where, types, sets)
+    _check_settings(policy, poll)
     if policy is None and intake is not None:
         policy = Policy.classify(otherwise=Park())
     elif policy is None:
@@ -269,6 +270,18 @@ def check_shards(definition: Definition) -> None:
         )
     if why is not None and shards != 1:
         raise ConfigError(f"{where} can't have shards: {why}. Leave out shards=")
+
+
+def _check_settings(policy: object, poll: object) -> None:
+    if not isinstance(policy, Policy | None):
+        raise ConfigError(
+            f"policy is {policy!r}, not a Policy; a decision for all failures is "
+            "Policy(on_error=Park()), for example"
+        )
+    if not isinstance(poll, Poll | None):
+        raise ConfigError(
+            f"poll is {poll!r}, not a Poll; write Poll(interval_seconds=3), for example"
+        )
 
 
 def _policies(policy: Policy, types: EventTypes) -> dict[str, Policy]:

@@ -130,8 +130,15 @@ class TableSpec:
         if len(key) != len(self.key):
             raise ValueError(f"key {key!r} has {len(key)} parts, the table's key is {self.key}")
         return tuple(
-            self.columns[i].check(part) for i, part in zip(self.key_indexes, key, strict=True)
+            self._checked_part(self.columns[i], part)
+            for i, part in zip(self.key_indexes, key, strict=True)
         )
+
+    def _checked_part(self, column: Column, part: Any) -> Any:
+        try:
+            return column.check(part)
+        except REFUSALS as error:
+            raise type(error)(f"key {part!r} for field {column.name!r}: {error}") from error
 
     def definition(self) -> str:
         """What must stay the same for existing rows to be right, as JSON."""

@@ -171,14 +171,18 @@ class Queue:
             raise ConfigError(f"projection {projection!r} reads the journal, and no other feed")
         if source is not None and feed == JOURNAL:
             raise ConfigError(f"projection {projection!r} reads several feeds; say which: feed=…")
-        coming = None
-        if source is not None:
-            coming = self._coming(source, {"projection": projection, "feed": feed})
+        names = {"projection": projection, "feed": feed}
+        coming = None if source is None else self._coming(source, names)
         for attempt in changes(self._database):
             with attempt as connection:
                 if source is None:
-                    feed = self._shard(connection, projection, position)
-                names = {"projection": projection, "feed": feed}
+                    shard = self._shard(connection, projection, position)
+                    if feed not in (JOURNAL, shard):
+                        raise ConfigError(
+                            f"position {position} of projection {projection!r} is in feed "
+                            f"{shard!r}, not {feed!r}; leave the feed out"
+                        )
+                    names = {"projection": projection, "feed": shard}
                 rows = connection.run("revise", names)
                 if not rows:
                     raise ConfigError(f"projection {projection!r} has never run here")
@@ -211,7 +215,7 @@ class Queue:
                 lane = self._lane_of(projection, event)
                 work.enqueue(checkpoint, [Entry(event, lane, "dead")], now)
                 connection.run("pass_event", {**names, "position": position})
-                refresh(connection, projection, feed, lane)
+                refresh(connection, projection, names["feed"], lane)
                 ((item_id, _),) = connection.run("item_at", {**names, "position": position})
                 item = self._get(connection, item_id)
                 write_audit(

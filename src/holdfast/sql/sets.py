@@ -158,8 +158,10 @@ DIALECTS: Mapping[str, _Dialect] = {
         escaped=lambda sql: sql.replace("%", "%%"),
         column=_postgres_column,
         is_one_of=_is_in,
+        # OFFSET: else values become constants, and are cast before WHERE is looked at.
         one="SELECT "
-        + ", ".join(f"CAST(%({n})s AS {type_}) AS {n}" for n, type_ in _POSTGRES_ONE.items()),
+        + ", ".join(f"CAST(%({n})s AS {type_}) AS {n}" for n, type_ in _POSTGRES_ONE.items())
+        + " OFFSET 0",
         events="e.position, e.stream, e.version, CAST(e.id AS text), e.type, "
         "CAST(e.data AS text), CAST(e.metadata AS text), e.recorded_at",
     ),

@@ -121,8 +121,10 @@ def _sqlite(url: str) -> SqliteUrl:
     if not url.lower().startswith(prefix) or (path and not path.startswith("/")):
         raise ConfigError(f"can't read the database URL {redacted(url)!r}; {HINT}")
     path = unquote(path[1:])
-    if path in ("", ":memory:"):
+    if path == ":memory:":
         return SqliteUrl(None)
+    if not path:  # As of a variable that is not set: all would be gone with the process.
+        raise ConfigError(f"the database URL {url!r} names no file; {HINT}")
     if "?" in path or "\0" in path:
         shown = redacted(url)
         raise ConfigError(f"the database URL {shown!r} has parameters, which SQLite doesn't take")

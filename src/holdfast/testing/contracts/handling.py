@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import pytest
 
 from holdfast.app import App
 from holdfast.core.errors import ProjectionFaulted
-from holdfast.core.event import Event
+from holdfast.core.event import Event, NewEvent
 from holdfast.core.projection import Projection, Tx, on
 from holdfast.testing.contracts.samples import Counted, counted, fetch, status_of
 from holdfast.testing.contracts.writing import WritingContract
@@ -65,6 +69,29 @@ class HandlingContract(WritingContract):
             (20, "ten"),
         ]
         assert changed == [1, 1, 1]
+
+    def test_an_event_can_be_handed_on_whole(self, app: App) -> None:
+        """As JSON for other systems, as a copy, or to another process."""
+        handed: list[tuple[Event[Any], bytes, Event[Any], Event[Any]]] = []
+
+        @app.projection
+        class Handed(Projection):
+            @on("Told")
+            def told(self, event: Event[Any], tx: Tx) -> None:
+                there = pickle.loads(pickle.dumps(event))
+                handed.append((event, msgspec.json.encode(event), deepcopy(event), there))
+
+        app.journal.append("a", [NewEvent({"n": 1}, type="Told")])
+        app.journal.append("a", [NewEvent({"n": 2}, type="Told")], metadata={"by": "me"})
+        app.catch_up()
+        for event, text, *copies in handed:
+            assert isinstance(event.id, UUID)
+            assert all(copy == event for copy in copies)
+            document = msgspec.json.decode(text)
+            assert document["id"] == str(event.id)
+            assert document["data"] == event.data
+            assert document["metadata"] == event.metadata
+        assert [event.metadata for event, *_ in handed] == [{}, {"by": "me"}]
 
     def test_statements_without_parameters(self, app: App) -> None:
         @app.projection

@@ -60,6 +60,30 @@ class Renamed(msgspec.Struct, rename={"inner": "outer's 100%"}):
 class SetContract(FailingSums):
     """Needs a fixture `app`: an App on an empty database; `placeholder` is the driver's own."""
 
+    def test_what_a_condition_keeps_out_is_not_computed_for_one_event_either(
+        self, app: App
+    ) -> None:
+        @app.projection(policy=Policy(on_error=Park()))
+        class Readings(SqlProjection):
+            tables: ClassVar = {"readings": "CREATE TABLE readings (n integer CHECK (n <> 13))"}
+            events = ("Read",)
+            sql = """
+                INSERT INTO readings
+                SELECT CAST(data ->> 'value' AS integer) FROM batch
+                WHERE data ->> 'value' <> '' ORDER BY position
+            """
+
+        for stream, values in (("a", ("", "1", "")), ("b", ("13", "", "2")), ("c", ("", "3"))):
+            app.journal.append(stream, [NewEvent({"value": v}, type="Read") for v in values])
+        app.catch_up()
+        assert fetch(app, "SELECT n FROM readings ORDER BY n") == [(1,), (3,)]
+        assert [item.status for item in app.queue.list()] == ["dead", "pending", "pending"]
+        execute(app, "DROP TABLE readings")
+        execute(app, "CREATE TABLE readings (n integer)")
+        app.queue.requeue(QueueSelection(), by="me")
+        app.catch_up()
+        assert fetch(app, "SELECT n FROM readings ORDER BY n") == [(2,), (13,)]
+
     def test_fields_are_columns_of_their_types(self, app: App) -> None:
         @app.projection
         class Paint(SqlProjection):
