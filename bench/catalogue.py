@@ -34,6 +34,7 @@ GROUPS = (
     "latency/postgres",
     "many/postgres",
     "processes/postgres",
+    "processes/sqlite",
     "parked-batch/postgres",
     "parked-batch/sqlite",
     "parked-live/postgres",

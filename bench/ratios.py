@@ -83,6 +83,7 @@ RATIOS = (
     ),
     Ratio("many/postgres/eight", to="many/postgres/one", bar=1 / 4, measure=Measure.CPU),
     Ratio("processes/postgres/two", to="processes/postgres/one", bar=1.6),
+    Ratio("processes/sqlite/two", to="processes/sqlite/one", bar=1.6),
     *(
         Ratio(f"{group}/{kind}", to=f"{group}/clean", bar=bar)
         for group in (

@@ -22,13 +22,14 @@ def cases(scale: Scale) -> list[Case]:
     return [
         *(
             Case(
-                name=f"processes/postgres/{name}",
-                database=Database.POSTGRES,
+                name=f"processes/{database}/{name}",
+                database=database,
                 loaded_events=scale.events,
                 load=journal.load,
                 run=partial(run_all, processes=processes, events=scale.events),
                 check=check_all,
             )
+            for database in Database
             for name, processes in names.items()
         ),
         *(
