@@ -78,6 +78,15 @@ def test_what_waits_behind_an_event_is_not_kept_either(
         assert fetch(app, "SELECT count(*) FROM holdfast_queue") == [(EVENTS + 1,)]
 
 
+def test_metadata_counts_as_payloads_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "BATCH_BYTES", 2**20)
+    with App("sqlite:///:memory:") as app:
+        app.projection(Lines)
+        for _ in range(0, EVENTS, 1_000):
+            app.journal.append("a", [Noted("x")] * 1_000, metadata={"text": TEXT})
+        assert peak_bytes(app) < EVENTS * len(TEXT) / 2
+
+
 def append(app: App, stream: str, next_stream: str) -> None:
     """An event that fails, and many behind it."""
     app.journal.append(stream, [Noted("")])

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.core.event import RawEvent
 from holdfast.core.ports import Chunk
@@ -228,3 +230,26 @@ def test_whoever_waits_for_a_read_takes_it(recent: Recent) -> None:
     another.join(30)
     assert recent.is_shared(1)
     assert journal.reads == 1
+
+
+@given(
+    positions=st.sets(st.integers(1, 60)),
+    reads=st.lists(st.integers(0, 60), max_size=40),
+)
+def test_any_reads_give_what_is_there_however_little_is_kept(
+    positions: set[int], reads: list[int]
+) -> None:
+    """Of reads that overlap, any may be the one that is found, and the oldest go."""
+    journal, recent = Journal(*sorted(positions)), Recent(Bell())
+    event_bytes = module.EVENT_BYTES + len("{}{}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "KEPT_BYTES", 12 * event_bytes)
+        for after in reads:
+            found = read(recent, journal, after)
+            expected = [p for p in journal.positions if p > after][:LIMIT]
+            assert found == expected[: len(found)]
+            assert bool(found) == bool(expected)
+            assert recent._afters == sorted(recent._by_after)
+            assert recent._size_bytes == event_bytes * sum(
+                len(kept.chunk.events) for kept in recent._kept
+            )
