@@ -1,6 +1,5 @@
 """A batch that is folded keeps its rows, and not its events; of what has to wait, not too much."""
 
-import tracemalloc
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,6 +19,7 @@ from holdfast import (
 )
 from holdfast.core import reading, set_apply
 from holdfast.testing.contracts.samples import fetch
+from tests.support.memory import peak_bytes
 
 EVENTS = 9_000
 TEXT = "x" * 1_000
@@ -61,7 +61,7 @@ def test_an_event_that_failed_does_not_keep_those_behind_it() -> None:
     with App("sqlite:///:memory:") as app:
         app.projection(policy=Policy(on_error=Skip()))(Counts)
         append(app, "a", "b")
-        assert peak_bytes(app) < EVENTS * len(TEXT) / 2
+        assert peak_bytes(app.catch_up) < EVENTS * len(TEXT) / 2
 
 
 @pytest.mark.parametrize("projection", [Counts, Lines, Sets])
@@ -74,7 +74,7 @@ def test_what_waits_behind_an_event_is_not_kept_either(
     with App("sqlite:///:memory:") as app:
         app.projection(policy=Policy(on_error=Park()))(projection)
         append(app, "a", "a")
-        assert peak_bytes(app) < EVENTS * len(TEXT) / 2
+        assert peak_bytes(app.catch_up) < EVENTS * len(TEXT) / 2
         assert fetch(app, "SELECT count(*) FROM holdfast_queue") == [(EVENTS + 1,)]
 
 
@@ -84,7 +84,7 @@ def test_metadata_counts_as_payloads_do(monkeypatch: pytest.MonkeyPatch) -> None
         app.projection(Lines)
         for _ in range(0, EVENTS, 1_000):
             app.journal.append("a", [Noted("x")] * 1_000, metadata={"text": TEXT})
-        assert peak_bytes(app) < EVENTS * len(TEXT) / 2
+        assert peak_bytes(app.catch_up) < EVENTS * len(TEXT) / 2
 
 
 def append(app: App, stream: str, next_stream: str) -> None:
@@ -92,13 +92,3 @@ def append(app: App, stream: str, next_stream: str) -> None:
     app.journal.append(stream, [Noted("")])
     for _ in range(0, EVENTS, 1_000):
         app.journal.append(next_stream, [Noted(TEXT)] * 1_000)
-
-
-def peak_bytes(app: App) -> int:
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        app.catch_up()
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()

@@ -1,6 +1,5 @@
 """Rows in memory: as many as there is room for, and the same rows whatever the room."""
 
-import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
@@ -13,6 +12,7 @@ from holdfast.core import reading, row_cache
 from holdfast.core.folding import TableEngine
 from holdfast.core.ports import Advance, Checkpoint, Work
 from holdfast.testing.contracts.samples import fetch
+from tests.support.memory import peak_bytes
 
 TEXT_CHARACTERS = 20_000
 DOCUMENTS = 1_000
@@ -110,10 +110,10 @@ def _write_and_burn(app: App) -> None:
                 for n in range(start, start + 100)
             ],
         )
-    assert _peak_bytes(app) < DOCUMENTS * TEXT_CHARACTERS / 2
+    assert peak_bytes(app.catch_up) < DOCUMENTS * TEXT_CHARACTERS / 2
     for n in range(DOCUMENTS):
         app.journal.append(f"s{n}", [NewEvent({"text": "", "name": f"n{n}"}, "Burnt")])
-    assert _peak_bytes(app) < DOCUMENTS * TEXT_CHARACTERS / 2
+    assert peak_bytes(app.catch_up) < DOCUMENTS * TEXT_CHARACTERS / 2
     assert fetch(app, "SELECT count(*) FROM by_name") == [(0,)]
 
 
@@ -134,16 +134,6 @@ def test_one_large_row_is_not_written_for_each_event(
         app.journal.append("s", [NewEvent({"text": "x" * 2_000, "name": "n"}, "Written")])
     app.catch_up()
     assert written == [50, 50]
-
-
-def _peak_bytes(app: App) -> int:
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        app.catch_up()
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
 
 
 def _as_json(lines: list[str]) -> str:
