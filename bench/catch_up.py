@@ -10,7 +10,7 @@ from typing import Protocol
 from bench.case import Case, Database, Sample, WrongResult
 from bench.connection import connect, is_sqlite
 from bench.workload import CHECK_SUMS_SQL, CheckSums, expected
-from holdfast.core import reading
+from holdfast.runtime.run import batch_reader as reading
 
 POSTGRES_TABLE = """
 CREATE TABLE account_balance (

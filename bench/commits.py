@@ -9,7 +9,7 @@ from threading import Condition
 
 from bench.case import WrongResult
 from holdfast import App
-from holdfast.core.signals import Committed, Signal
+from holdfast.runtime.signals import Committed, Signal
 
 ARRIVAL_SECONDS = 60
 

@@ -16,9 +16,9 @@ from bench.case import Case, Database, Sample, Scale, WrongResult
 from bench.cases.holdfast import handlers_app
 from bench.connection import connect
 from holdfast.clock import SystemClock
-from holdfast.sql.outbox import SqlClaims
-from holdfast.sql.postgres import PostgresDatabase
-from holdfast.sql.store import SqlSession
+from holdfast.sql.outbox.claims import SqlClaims
+from holdfast.sql.postgres.database import PostgresDatabase
+from holdfast.sql.store.session import SqlSession
 from holdfast.sql.url import PostgresUrl, parse_url
 
 FEW_ROWS = 1_000

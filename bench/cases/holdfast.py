@@ -14,8 +14,8 @@ from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.catch_up import case, flushing, table
 from bench.connection import is_sqlite, native
 from holdfast import App, Event, Projection, SqlProjection, TableProjection, Tx, on
-from holdfast.core.signals import Signal, Started
-from holdfast.core.worker import ForeignSource
+from holdfast.runtime.run.foreign_source import ForeignSource
+from holdfast.runtime.signals import Signal, Started
 
 Delivery = Literal["log", "outbox"]
 

@@ -15,7 +15,7 @@ from bench.cases.holdfast import handlers_app, table_app
 from bench.connection import connect
 from holdfast import App
 from holdfast.clock import SystemClock
-from holdfast.sql.outbox import SqlClaims
+from holdfast.sql.outbox.claims import SqlClaims
 
 WAITING_SQL = (
     "SELECT (SELECT count(*) FROM holdfast_queue), (SELECT sum(events) FROM holdfast_lane)"

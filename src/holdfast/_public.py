@@ -1,9 +1,7 @@
 """The names that `import holdfast` offers, loaded together when the first of them is used."""
 
 from holdfast.app import App
-from holdfast.core.backoff import Backoff
-from holdfast.core.codec import EventTypes
-from holdfast.core.errors import (
+from holdfast.errors import (
     AppendError,
     ConcurrencyError,
     ConfigError,
@@ -16,9 +14,11 @@ from holdfast.core.errors import (
     StoreUnavailable,
     WaitTimeout,
 )
-from holdfast.core.event import Appended, Event, NewEvent
-from holdfast.core.failure import Failure, ProcessDied, WorkerLost
-from holdfast.core.policy import (
+from holdfast.model.backoff import Backoff
+from holdfast.model.event import Appended, Event, NewEvent
+from holdfast.model.event_types import EventTypes
+from holdfast.model.failure import Failure, ProcessDied, WorkerLost, is_transient
+from holdfast.model.policy import (
     Breaker,
     Decision,
     Fatal,
@@ -29,9 +29,11 @@ from holdfast.core.policy import (
     RetryBudget,
     Skip,
 )
-from holdfast.core.poll import Poll
-from holdfast.core.projection import DELETE, Projection, SqlProjection, TableProjection, Tx, on
-from holdfast.core.queue import (
+from holdfast.model.poll import Poll
+from holdfast.model.projection import DELETE, Projection, SqlProjection, TableProjection, Tx, on
+from holdfast.running import Running
+from holdfast.runtime.status import LastError, ProjectionStatus
+from holdfast.runtime.store.queue_items import (
     Attempt,
     AuditRow,
     QueueChange,
@@ -39,13 +41,10 @@ from holdfast.core.queue import (
     QueueItem,
     QueueSelection,
 )
-from holdfast.core.status import LastError, ProjectionStatus
-from holdfast.core.transient import is_transient
-from holdfast.running import Running
-from holdfast.sql.explain import Reason
-from holdfast.sql.journal import Journal
-from holdfast.sql.outboxes import Outbox, OutboxReport, RelayStatus
-from holdfast.sql.queue import Queue
+from holdfast.sql.journal.journal import Journal
+from holdfast.sql.operate.explain import Reason
+from holdfast.sql.operate.outbox import Outbox, OutboxReport, RelayStatus
+from holdfast.sql.operate.queue import Queue
 
 __all__ = [
     "DELETE",

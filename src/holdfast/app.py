@@ -12,57 +12,62 @@ from weakref import WeakSet
 
 from holdfast.catalog import Catalog, outbox_settings
 from holdfast.clock import SystemClock
-from holdfast.core.caller import Caller
-from holdfast.core.codec import EventTypes
-from holdfast.core.definition import Definition, Mode, check_shards, compile_projection, lane_of
-from holdfast.core.errors import (
+from holdfast.errors import (
     ConfigError,
     HoldfastError,
     ProjectionFaulted,
     StoreUnavailable,
     WaitTimeout,
 )
-from holdfast.core.event import RawEvent
-from holdfast.core.faults import fault_message
-from holdfast.core.feeds import JOURNAL, MESSAGES
-from holdfast.core.policy import Policy
-from holdfast.core.poll import Poll
-from holdfast.core.ports import Clock, Session, Source
-from holdfast.core.projection import Projection, TableProjection
-from holdfast.core.queue import AuditRow, QueueItem
-from holdfast.core.relay import Relay
-from holdfast.core.replay import replay
-from holdfast.core.runner import Runner
-from holdfast.core.shard_worker import ShardWorker
-from holdfast.core.shards import Layout
-from holdfast.core.signals import Bell, Committed, Faulted, Listener, Signal, Signals
-from holdfast.core.status import ProjectionStatus
-from holdfast.core.supervisor import Supervisor
-from holdfast.core.threads import in_thread
-from holdfast.core.worker import ForeignSource, Wiring, Worker
-from holdfast.inline import Inline
 from holdfast.logs import guarded, log_signal
+from holdfast.model.definition import Definition, Mode, check_shards, compile_projection, lane_of
+from holdfast.model.event import RawEvent
+from holdfast.model.event_types import EventTypes
+from holdfast.model.feed_names import JOURNAL, MESSAGES
+from holdfast.model.policy import Policy
+from holdfast.model.poll import Poll
+from holdfast.model.projection import Projection, TableProjection
 from holdfast.running import STOP_SECONDS, Running
-from holdfast.sql import statuses, upkeep
-from holdfast.sql.audit import Changed, read_audit
+from holdfast.runtime.engines.invoke import Caller
+from holdfast.runtime.outbox.inline import Inline
+from holdfast.runtime.outbox.relay import Relay
+from holdfast.runtime.outbox.replay import replay
+from holdfast.runtime.run.foreign_source import ForeignSource
+from holdfast.runtime.run.runner import Runner
+from holdfast.runtime.run.supervisor import Supervisor
+from holdfast.runtime.run.worker import Wiring, Worker
+from holdfast.runtime.shards.layout import Layout
+from holdfast.runtime.shards.shard_worker import ShardWorker
+from holdfast.runtime.signals import Committed, Faulted, Listener, Signal, Signals
+from holdfast.runtime.status import ProjectionStatus
+from holdfast.runtime.store.clock import Clock
+from holdfast.runtime.store.faults import fault_message
+from holdfast.runtime.store.queue_items import AuditRow, QueueItem
+from holdfast.runtime.store.session import Session
+from holdfast.runtime.store.source import Source
+from holdfast.runtime.wake import Bell
 from holdfast.sql.database import Database, handled_database, refuse_handlers
-from holdfast.sql.explain import Reason, explain
 from holdfast.sql.forks import at_fork
-from holdfast.sql.idle import IdleSource
-from holdfast.sql.journal import Journal
-from holdfast.sql.layouts import SqlLayouts
-from holdfast.sql.looks import Looks
+from holdfast.sql.journal.encode import Records
+from holdfast.sql.journal.following_source import IdleSource
+from holdfast.sql.journal.journal import Journal
+from holdfast.sql.journal.journal_source import JournalSource
 from holdfast.sql.migrations import check_migrated, migrate
-from holdfast.sql.outbox import SqlClaims
-from holdfast.sql.outboxes import Outbox
-from holdfast.sql.queue import Queue
-from holdfast.sql.recent import Recent
-from holdfast.sql.records import Records
-from holdfast.sql.registering import first_left, register
-from holdfast.sql.source import JournalSource
-from holdfast.sql.sqlite import SqliteDatabase
-from holdfast.sql.store import SqlLeases, SqlSession
+from holdfast.sql.operate import lifecycle as upkeep
+from holdfast.sql.operate import status as statuses
+from holdfast.sql.operate.explain import Reason, explain
+from holdfast.sql.operate.outbox import Outbox
+from holdfast.sql.operate.queue import Queue
+from holdfast.sql.outbox.claims import SqlClaims
+from holdfast.sql.outbox.registration import first_left, register
+from holdfast.sql.sqlite.database import SqliteDatabase
+from holdfast.sql.store.audit import Changed, read_audit
+from holdfast.sql.store.head_poller import Looks
+from holdfast.sql.store.session import SqlLeases, SqlSession
+from holdfast.sql.store.shard_layouts import SqlLayouts
+from holdfast.sql.store.shared_reads import Recent
 from holdfast.sql.url import SqliteUrl, parse_url
+from holdfast.threads import in_thread
 
 S = TypeVar("S", bound=Projection)
 P = TypeVar("P", bound=type[Projection] | type[TableProjection[Any]])
@@ -700,6 +705,6 @@ class App:
 def _open(url: Any) -> Database:
     if isinstance(url, SqliteUrl):
         return SqliteDatabase(url.path)
-    from holdfast.sql.postgres import PostgresDatabase
+    from holdfast.sql.postgres.database import PostgresDatabase
 
     return PostgresDatabase(url)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from holdfast.core.codec import EventTypes
-from holdfast.core.definition import MODES, Definition, Mode, Outbox
-from holdfast.core.errors import ConfigError
-from holdfast.core.feeds import MESSAGES
-from holdfast.core.sets import check_versions
+from holdfast.errors import ConfigError
+from holdfast.model.definition import MODES, Definition, Mode, Outbox
+from holdfast.model.event_types import EventTypes
+from holdfast.model.feed_names import MESSAGES
+from holdfast.model.sql_spec import check_versions
 
 
 class Catalog:

@@ -6,9 +6,9 @@ import logging
 import sys
 from typing import Any
 
-from holdfast.core import signals
-from holdfast.core.faults import fault_message
-from holdfast.core.signals import Faulted, Listener, Signal
+from holdfast.runtime import signals
+from holdfast.runtime.signals import Faulted, Listener, Signal
+from holdfast.runtime.store.faults import fault_message
 
 logger = logging.getLogger("holdfast")
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from holdfast.core.supervisor import Supervisor
-from holdfast.core.threads import in_thread
+from holdfast.runtime.run.supervisor import Supervisor
 from holdfast.sql.forks import at_fork
+from holdfast.threads import in_thread
 
 STOP_SECONDS = 30.0
 """How long a stop waits for handlers to return. What they had begun is not committed then."""

@@ -24,9 +24,9 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from holdfast.core.errors import HoldfastError
-from holdfast.core.projection import Tx
-from holdfast.sql.join import LENT_BY
+from holdfast.errors import HoldfastError
+from holdfast.model.projection import Tx
+from holdfast.sql.journal.join import LENT_BY
 
 __all__ = ["connection", "session"]
 

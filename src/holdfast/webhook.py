@@ -21,12 +21,12 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from holdfast.core.codec import payload_json
-from holdfast.core.errors import ConfigError, HoldfastError
-from holdfast.core.event import Event
-from holdfast.core.failure import Failure
-from holdfast.core.policy import Park, Policy, Retry
-from holdfast.core.projection import Projection, Tx, on
+from holdfast.errors import ConfigError, HoldfastError
+from holdfast.model.event import Event
+from holdfast.model.event_types import payload_json
+from holdfast.model.failure import Failure
+from holdfast.model.policy import Park, Policy, Retry
+from holdfast.model.projection import Projection, Tx, on
 
 PREFIX = "whsec_"
 """So begins a secret; base64 follows."""

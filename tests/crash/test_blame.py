@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from holdfast import App, Backoff, Event, Poll, Projection, ProjectionFaulted, Tx, on
-from holdfast.core.signals import Faulted, PollFailed, Signal
+from holdfast.runtime.signals import Faulted, PollFailed, Signal
 from tests.support.postgres import PostgresServer, wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_checks import PROJECTIONS, await_arrival, check_rows

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast import App, QueueItem, QueueSelection
-from holdfast.core.suspicion import MARKED_DEATHS, UNCLEAN_ENDS
+from holdfast.runtime.failure.suspects import MARKED_DEATHS, UNCLEAN_ENDS
 from tests.support import lanes_worker
 from tests.support.lanes import KIND, Kind, Stepped, build_lanes_app, check_all_done, check_lanes
 from tests.support.lanes_worker import Spoilt

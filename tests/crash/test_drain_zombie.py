@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from holdfast import App, Event, QueueSelection
-from holdfast.core.signals import Signal, Started
+from holdfast.runtime.signals import Signal, Started
 from tests.support.lanes import (
     Fuse,
     Kind,

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import App, StoreUnavailable
-from holdfast.sql import sqlite, sqlite_connection
+from holdfast.sql.sqlite import connection as sqlite_connection
+from holdfast.sql.sqlite import database as sqlite
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_checks import await_arrival, check_rows

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import App, TableProjection, on
-from holdfast.core.event import Event
-from holdfast.core.signals import PollFailed, Signal
 from holdfast.kafka import KafkaSource
+from holdfast.model.event import Event
+from holdfast.runtime.signals import PollFailed, Signal
 from tests.conftest import MakeTopic
 from tests.support import publish_worker
 from tests.support.kafka import KafkaBroker, create_topic

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import App, Event, HoldfastError, QueueSelection
-from holdfast.core import drain
+from holdfast.runtime.apply import parked_events as drain
 from tests.support.lanes import Poisoned, Stepped, build_lanes_app, check_all_done, check_lanes
 
 spoilt: set[int] = set()

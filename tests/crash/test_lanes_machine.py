@@ -25,9 +25,12 @@ from hypothesis.stateful import (
 )
 
 from holdfast import App, Backoff, Event, Failure, HoldfastError, Poll, QueueItem, QueueSelection
-from holdfast.core import drain, plain, reading, runner
-from holdfast.core.policy import Decision
-from holdfast.core.worker import Worker
+from holdfast.model.policy import Decision
+from holdfast.runtime.apply import fast_path as plain
+from holdfast.runtime.apply import parked_events as drain
+from holdfast.runtime.run import batch_reader as reading
+from holdfast.runtime.run import runner
+from holdfast.runtime.run.worker import Worker
 from holdfast.testing import FixedClock
 from tests.support.lanes import (
     DECISIONS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from holdfast import App
-from holdfast.core.signals import LeaseLost, Signal, Started
+from holdfast.runtime.signals import LeaseLost, Signal, Started
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_checks import PROJECTIONS, await_arrival, check_rows

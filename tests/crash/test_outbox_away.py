@@ -6,8 +6,8 @@ from typing import ClassVar
 import pytest
 
 from holdfast import App, Event, Poll, Projection, Tx, on
-from holdfast.core.signals import Failed, PollFailed, PollRecovered, Signal
-from holdfast.testing.contracts.samples import Counted, fetch
+from holdfast.runtime.signals import Failed, PollFailed, PollRecovered, Signal
+from tests.contracts.samples import Counted, fetch
 from tests.support.postgres import PostgresServer, wait_until
 
 HANDS = 8

@@ -10,10 +10,10 @@ import pytest
 
 from holdfast import App, Event, Park, Policy, Projection, QueueSelection, StoreConflict, Tx, on
 from holdfast.clock import SystemClock
-from holdfast.core.claims import Claim
-from holdfast.sql.outbox import SqlClaims
-from holdfast.sql.store import SqlSession
-from holdfast.testing.contracts.samples import Counted, fetch
+from holdfast.runtime.store.claims import Claim
+from holdfast.sql.outbox.claims import SqlClaims
+from holdfast.sql.store.session import SqlSession
+from tests.contracts.samples import Counted, fetch
 from tests.support.postgres import wait_until
 
 WAITS = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from holdfast import App
-from holdfast.core.errors import StoreConflict
+from holdfast.errors import StoreConflict
 from tests.support import outbox_worker
 from tests.support.lanes import Kind, Stepped, build_lanes_app
 from tests.support.lanes_worker import Spoilt

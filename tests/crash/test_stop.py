@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.suspicion import MARKED_DEATHS, UNCLEAN_ENDS
-from holdfast.testing.contracts.samples import fetch
+from holdfast.runtime.failure.suspects import MARKED_DEATHS, UNCLEAN_ENDS
+from tests.contracts.samples import fetch
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_appender import Appender

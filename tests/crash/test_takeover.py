@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from holdfast import App
-from holdfast.core.worker import STANDBY_SECONDS
+from holdfast.runtime.run.worker import STANDBY_SECONDS
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_checks import PROJECTIONS, await_arrival, check_rows

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from holdfast import Event
-from holdfast.core.signals import LeaseLost, Signal
+from holdfast.runtime.signals import LeaseLost, Signal
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_checks import await_arrival, check_rows

@@ -8,9 +8,10 @@ import json
 import os
 import threading
 
-from holdfast.core import reading
-from holdfast.core.signals import Signal
-from holdfast.kafka import leases, worker
+from holdfast.kafka import group_leases as leases
+from holdfast.kafka import group_worker as worker
+from holdfast.runtime.run import batch_reader as reading
+from holdfast.runtime.signals import Signal
 from tests.support.accounts import build_accounts_app
 from tests.support.speech import die_with_parent, say
 

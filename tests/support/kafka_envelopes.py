@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.event import RawEvent
-from holdfast.core.intake import Undecodable
-from holdfast.kafka.envelopes import Envelope
-from holdfast.kafka.records import Record, raw_event
+from holdfast.kafka.envelopes.envelope import Envelope
+from holdfast.kafka.record import Record, raw_event
+from holdfast.model.event import RawEvent
+from holdfast.model.foreign_feed import Undecodable
 
 SECRET = "s3cr3t"
 """What no message may show."""

@@ -29,9 +29,10 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.core.policy import Decision
-from holdfast.core.ports import Checkpoint, Clock
-from holdfast.sql.store import SqlSession
+from holdfast.model.policy import Decision
+from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.runtime.store.clock import Clock
+from holdfast.sql.store.session import SqlSession
 from tests.support.postgres import wait_until
 from tests.support.worker_checks import Query, snapshot
 from tests.support.worker_lease import lose_leases

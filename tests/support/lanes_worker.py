@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from holdfast import Backoff, Decision, Event, Failure, Park, Poll, Skip
-from holdfast.core import drain, reading
+from holdfast.runtime.apply import parked_events as drain
+from holdfast.runtime.run import batch_reader as reading
 from tests.support.lanes import DECISIONS, KIND, Kind, Poisoned, Stepped, build_lanes_app
 from tests.support.outbox_worker import (
     DEFAULT_POLICY,

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 from holdfast import App, Policy
-from holdfast.core import hand, relay
-from holdfast.sql import outbox
+from holdfast.runtime.outbox import bundle_size, relay
 from holdfast.sql.database import Row
-from holdfast.sql.store import SqlSession
+from holdfast.sql.outbox import claims as outbox
+from holdfast.sql.store.session import SqlSession
 
 CONCURRENCY = "OUTBOX_CONCURRENCY"
 """Delivers from the outbox, so many lanes at once."""
@@ -49,7 +49,7 @@ def make_short() -> None:
             module.LEASE_SECONDS = seconds  # type: ignore[attr-defined]
         relay.KEEP_SECONDS = seconds / 4
     if BUNDLE in os.environ:
-        hand.LARGEST_BUNDLE = int(os.environ[BUNDLE])
+        bundle_size.LARGEST_BUNDLE = int(os.environ[BUNDLE])
     if BACKFILL_EVENTS in os.environ:
         outbox.BACKFILL_EVENTS = int(os.environ[BACKFILL_EVENTS])
 

@@ -37,10 +37,10 @@ NUMBER_BYTES = 4
 DESCRIPTORS = 5
 """What the server is sent for each process: its three streams, where to report, what to run."""
 MODULES = (
-    *(f"holdfast.cli.{name}" for name in ("audit", "control", "demo", "explain", "journal")),
-    *(f"holdfast.cli.{name}" for name in ("queue", "run", "status", "upkeep")),
-    "holdfast.sql.postgres",
-    "holdfast.sql.sqlite",
+    *(f"holdfast.cli.{name}" for name in ("demo", "journal", "queue.queue", "run.run")),
+    *(f"holdfast.cli.operate.{n}" for n in ("audit", "control", "explain", "lifecycle", "status")),
+    "holdfast.sql.postgres.database",
+    "holdfast.sql.sqlite.database",
     "rich.console",
     "rich.table",
     "tests.support.accounts",

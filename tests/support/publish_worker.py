@@ -7,8 +7,8 @@ import os
 import threading
 
 from holdfast import App, Backoff, Poll
-from holdfast.core import reading
 from holdfast.kafka import KafkaPublisher
+from holdfast.runtime.run import batch_reader as reading
 from tests.support.worker import BATCH_EVENTS, URL, die_with_parent, say, say_signal
 
 TOPIC = "PUBLISH_TOPIC"

@@ -8,8 +8,9 @@ import os
 import threading
 
 from holdfast import Backoff, Poll
-from holdfast.core import handling, reading
-from holdfast.core.signals import Signal
+from holdfast.runtime.engines import handlers as handling
+from holdfast.runtime.run import batch_reader as reading
+from holdfast.runtime.signals import Signal
 from tests.support.speech import die_with_parent as die_with_parent
 from tests.support.speech import say as say
 from tests.support.worker_app import build_app

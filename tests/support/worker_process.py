@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from holdfast.core import reading
+from holdfast.runtime.run import batch_reader as reading
 from tests.support import worker
 from tests.support.postgres import wait_until
 from tests.support.processes import ROOT, Process

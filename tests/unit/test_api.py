@@ -14,7 +14,7 @@ import pytest
 import holdfast
 import holdfast.testing
 
-MODULES = [holdfast, holdfast.testing, importlib.import_module("holdfast.testing.contracts")]
+MODULES = [holdfast, holdfast.testing, importlib.import_module("tests.contracts")]
 
 
 NAMES = [f"{module.__name__}.{name}" for module in MODULES for name in module.__all__]
@@ -45,15 +45,15 @@ def test_every_name_is_documented(name: str) -> None:
 
 
 def test_the_error_tree_is_complete() -> None:
-    errors = importlib.import_module("holdfast.core.errors")
-    public = {
-        name
-        for name, item in vars(errors).items()
-        if inspect.isclass(item) and issubclass(item, holdfast.HoldfastError)
-    }
-    assert public <= set(holdfast.__all__)
+    errors = importlib.import_module("holdfast.errors")
+    found = {name for name, item in vars(errors).items() if inspect.isclass(item)}
     assert errors.__doc__ is not None
-    assert set(re.findall(r"[A-Z]\w+(?=\s{2,}|\n)", errors.__doc__)) == public
+    public, control_flow = (
+        set(re.findall(r"(?:^|── )([A-Z]\w+)(?=\s{2,}|\n)", part, re.MULTILINE))
+        for part in errors.__doc__.split("Control flow")
+    )
+    assert public == found & set(holdfast.__all__)
+    assert control_flow - {"Exception", "HoldfastError"} == found - public
 
 
 def test_every_module_imports_and_says_what_it_is() -> None:

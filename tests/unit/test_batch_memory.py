@@ -17,8 +17,9 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.core import reading, set_apply
-from holdfast.testing.contracts.samples import fetch
+from holdfast.runtime.apply import sql_ranges as set_apply
+from holdfast.runtime.run import batch_reader as reading
+from tests.contracts.samples import fetch
 from tests.support.memory import peak_bytes
 
 EVENTS = 9_000

@@ -23,14 +23,18 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.core import apply, plain, reading, row_cache
-from holdfast.core.ports import Checkpoint, Chunk, Source
-from holdfast.core.signals import Committed, Refused, Signal
-from holdfast.core.stint import Stint
-from holdfast.core.suspicion import Suspicion
-from holdfast.sql.source import JournalSource
-from holdfast.sql.sqlite_connection import SqliteConnection
-from holdfast.testing.contracts.samples import execute, fetch
+from holdfast.runtime.apply import fast_path as plain
+from holdfast.runtime.apply import feed_events as apply
+from holdfast.runtime.apply.leadership import Stint
+from holdfast.runtime.engines import row_cache
+from holdfast.runtime.failure.suspects import Suspicion
+from holdfast.runtime.run import batch_reader as reading
+from holdfast.runtime.signals import Committed, Refused, Signal
+from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.runtime.store.source import Chunk, Source
+from holdfast.sql.journal.journal_source import JournalSource
+from holdfast.sql.sqlite.connection import SqliteConnection
+from tests.contracts.samples import execute, fetch
 
 STREAMS = 7
 EVENTS = 60

@@ -1,4 +1,4 @@
-from holdfast.core.caches import drop_oldest
+from holdfast.runtime.caches import drop_oldest
 
 
 def test_what_was_put_in_last_stays() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.caller import Caller
+from holdfast.runtime.engines.invoke import Caller
 
 LONG_SECONDS = 3_600.0
 """A limit that no test reaches."""

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast import App, Event, NewEvent, Projection, ProjectionFaulted, Tx, on
-from holdfast.cli.http import Answer, livez, readyz
-from holdfast.core.supervisor import Supervisor
+from holdfast.cli.run.http import Answer, livez, readyz
 from holdfast.metrics import catalogue
 from holdfast.metrics.gauges import Gauges
+from holdfast.runtime.run.supervisor import Supervisor
 
 
 class Picky(Projection):

@@ -24,12 +24,13 @@ from holdfast import (
     Skip,
     on,
 )
-from holdfast.core.caller import Caller
-from holdfast.core.definition import compile_projection
-from holdfast.core.event import RawEvent
-from holdfast.core.judge import Give, Judge, Undecided, Wait
-from holdfast.core.queue import MAX_HISTORY, MAX_MESSAGE_CHARACTERS, Record
-from holdfast.core.signals import BreakerOpened, Decided, Failed, Retrying, Signal
+from holdfast.model.definition import compile_projection
+from holdfast.model.event import RawEvent
+from holdfast.runtime.engines.invoke import Caller
+from holdfast.runtime.failure.recovery import Give, Judge, Undecided, Wait
+from holdfast.runtime.signals import BreakerOpened, Decided, Failed, Retrying, Signal
+from holdfast.runtime.store.faults import MAX_MESSAGE_CHARACTERS
+from holdfast.runtime.store.queue_items import MAX_HISTORY, Record
 from holdfast.testing import FixedClock
 
 NAMES = ("entries", "journal")

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Limits
-from holdfast.core.event import RawEvent
-from holdfast.core.lanes import Lanes
-from holdfast.core.queue import Entry, Lane, Record, Status, Waiting
+from holdfast.model.event import RawEvent
+from holdfast.model.lane import Lane
+from holdfast.runtime.failure.closed_lanes import Lanes
+from holdfast.runtime.store.queue_items import Entry, Record, Status, Waiting
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

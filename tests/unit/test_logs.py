@@ -26,10 +26,10 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.core.errors import ProjectionFaulted, StoreUnavailable
-from holdfast.core.ports import Fault
-from holdfast.core.signals import Faulted, Signal
+from holdfast.errors import ProjectionFaulted, StoreUnavailable
 from holdfast.logs import TEXTS, guarded, log_signal
+from holdfast.runtime.signals import Faulted, Signal
+from holdfast.runtime.store.faults import Fault
 
 SIGNALS = get_args(Signal)
 SURROGATE = "card \ud800 refused"

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import App, NewEvent
-from holdfast.core.signals import Bell
-from holdfast.sql import sqlite_leases
-from holdfast.sql.sqlite import SqliteDatabase
-from holdfast.sql.sqlite_leases import Watcher
+from holdfast.runtime.wake import Bell
+from holdfast.sql.sqlite import change_watcher
+from holdfast.sql.sqlite.change_watcher import Watcher
+from holdfast.sql.sqlite.database import SqliteDatabase
 
 WAIT_SECONDS = 30.0
 FOR_EVER_SECONDS = 3_600.0
@@ -18,7 +18,7 @@ def test_it_looks_as_soon_as_somebody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then it may take its time."""
-    monkeypatch.setattr(sqlite_leases, "QUIET_LOOK_SECONDS", FOR_EVER_SECONDS)
+    monkeypatch.setattr(change_watcher, "QUIET_LOOK_SECONDS", FOR_EVER_SECONDS)
     path, bell = tmp_path / "bank.db", Bell()
     with App(f"sqlite:///{path}") as other:
         other.migrate()

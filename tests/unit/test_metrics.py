@@ -14,15 +14,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from holdfast import App, ConfigError, Projection, QueueCount, StoreUnavailable, on
-from holdfast.core import signals
-from holdfast.core.ports import Fault
-from holdfast.core.signals import Listener, Signal
-from holdfast.core.status import ProjectionStatus
 from holdfast.metrics import catalogue, observe_prometheus
 from holdfast.metrics import gauges as gauges_module
 from holdfast.metrics.catalogue import Metric
 from holdfast.metrics.gauges import Gauges
 from holdfast.metrics.listener import listener
+from holdfast.runtime import signals
+from holdfast.runtime.signals import Listener, Signal
+from holdfast.runtime.status import ProjectionStatus
+from holdfast.runtime.store.faults import Fault
 
 FAULT = Fault("ValueError", "no", "Traceback …", datetime(2026, 1, 1, tzinfo=UTC))
 HEARD: list[tuple[Signal, dict[Metric, float]]] = [

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sql import pace
-from holdfast.sql.pace import Pace
+from holdfast.sql.store import wake_pacer as pace
+from holdfast.sql.store.wake_pacer import Pace
 
 HOUR_SECONDS = 3600.0
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from holdfast import App, NewEvent, StoreUnavailable
-from holdfast.sql.postgres_pool import Pool
+from holdfast.sql.postgres.pool import Pool
 from tests.support.postgres import PostgresServer, wait_until
 
 WAIT_SECONDS = 30.0

@@ -23,8 +23,8 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.core.definition import compile_projection, snake_case
-from holdfast.core.table import TableSpec
+from holdfast.model.definition import compile_projection, snake_case
+from holdfast.model.row_type import TableSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.event import RawEvent
-from holdfast.core.ports import Chunk
-from holdfast.core.signals import Bell
-from holdfast.sql import recent as module
-from holdfast.sql.recent import Recent
+from holdfast.model.event import RawEvent
+from holdfast.runtime.store.source import Chunk
+from holdfast.runtime.wake import Bell
+from holdfast.sql.store import shared_reads as module
+from holdfast.sql.store.shared_reads import Recent
 from tests.support.postgres import wait_until
 
 LIMIT = 3

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from holdfast import DELETE, App, Event, NewEvent, TableProjection, on
-from holdfast.core import reading, row_cache
-from holdfast.core.folding import TableEngine
-from holdfast.core.ports import Advance, Checkpoint, Work
-from holdfast.testing.contracts.samples import fetch
+from holdfast.runtime.engines import row_cache
+from holdfast.runtime.engines.fold import TableEngine
+from holdfast.runtime.run import batch_reader as reading
+from holdfast.runtime.store.checkpoint import Advance, Checkpoint
+from holdfast.runtime.store.transaction import Work
+from tests.contracts.samples import fetch
 from tests.support.memory import peak_bytes
 
 TEXT_CHARACTERS = 20_000

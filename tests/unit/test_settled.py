@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.sql.settled import settled_rows
+from holdfast.sql.postgres.settled import settled_rows
 
 Row = tuple[int]
 Reader = Callable[..., tuple[Sequence[Row], bool]]

@@ -19,14 +19,22 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.core.feeds import is_journal, is_ours, shard_feed, shard_feeds, shard_of, shards_in
-from holdfast.core.shards import Layout, ShardSource
 from holdfast.kafka import KafkaPublisher, KafkaSource
+from holdfast.model.feed_names import (
+    is_journal,
+    is_ours,
+    shard_feed,
+    shard_feeds,
+    shard_of,
+    shards_in,
+)
+from holdfast.runtime.shards.layout import Layout
+from holdfast.runtime.shards.shard_source import ShardSource
 from holdfast.sql.database import Database
-from holdfast.sql.layouts import SqlLayouts
-from holdfast.sql.source import JournalSource
-from holdfast.sql.store import SqlSession
-from holdfast.testing.contracts.samples import execute
+from holdfast.sql.journal.journal_source import JournalSource
+from holdfast.sql.store.session import SqlSession
+from holdfast.sql.store.shard_layouts import SqlLayouts
+from tests.contracts.samples import execute
 
 
 @dataclass

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.core.ports import Fault
-from holdfast.core.signals import (
-    Bell,
+from holdfast.logs import log_signal
+from holdfast.runtime.signals import (
     Committed,
     Faulted,
     LeaseLost,
@@ -19,7 +18,8 @@ from holdfast.core.signals import (
     Started,
     Stopped,
 )
-from holdfast.logs import log_signal
+from holdfast.runtime.store.faults import Fault
+from holdfast.runtime.wake import Bell
 
 WAIT_SECONDS = 30.0
 FOR_EVER_SECONDS = 3_600.0

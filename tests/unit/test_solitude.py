@@ -2,7 +2,7 @@
 
 import threading
 
-from holdfast.core.suspicion import Solitude
+from holdfast.runtime.failure.exclusive import Solitude
 from tests.support.postgres import wait_until
 
 WAIT_SECONDS = 30.0

@@ -3,8 +3,8 @@
 from dataclasses import make_dataclass
 from datetime import UTC, datetime, timedelta
 
-from holdfast.core.table import table_of
-from holdfast.sql.sqlite_values import encode, encode_all
+from holdfast.model.row_type import table_of
+from holdfast.sql.sqlite.column_values import encode, encode_all
 
 MOMENTS = [
     datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),

@@ -5,7 +5,7 @@ import traceback
 
 import pytest
 
-from holdfast.core.traces import MAX_CAUSES, format_error
+from holdfast.runtime.store.faults import MAX_CAUSES, format_error
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:

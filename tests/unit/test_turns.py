@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import HoldfastError
-from holdfast.sql.turns import Turns
+from holdfast.sql.sqlite.fair_lock import Turns
 from tests.support.postgres import wait_until
 
 WAIT_SECONDS = 30.0

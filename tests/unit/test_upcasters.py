@@ -12,8 +12,8 @@ import pydantic
 import pytest
 
 from holdfast import ConfigError, EventTypes, PayloadError
-from holdfast.core.codec import VERSION_KEY, encode_metadata
-from holdfast.core.event import RawEvent
+from holdfast.model.event import RawEvent
+from holdfast.model.event_types import VERSION_KEY, encode_metadata
 
 
 class Paid(msgspec.Struct, frozen=True):

@@ -10,43 +10,43 @@ from importlib import import_module
 import click
 
 from holdfast.cli.output import redacted, shown
-from holdfast.core.errors import HoldfastError
+from holdfast.errors import HoldfastError
 
 COMMANDS = {
     "audit": (
-        "holdfast.cli.audit",
+        "holdfast.cli.operate.audit",
         "Show what people have changed, the latest first: who, when, what and why.",
     ),
     "demo": ("holdfast.cli.demo", "Show the product at work, in half a minute."),
     "depose": (
-        "holdfast.cli.upkeep",
+        "holdfast.cli.operate.lifecycle",
         "Take a projection from the process that runs it, frozen or not.",
     ),
     "explain": (
-        "holdfast.cli.explain",
+        "holdfast.cli.operate.explain",
         "Say why a projection does not advance, and what to do about it.",
     ),
     "forward": (
-        "holdfast.cli.control",
+        "holdfast.cli.operate.control",
         "Go on from a later offset of a Kafka partition, past records that are gone.",
     ),
     "journal": (
         "holdfast.cli.journal",
         "Append to the journal, look into it, export and import it.",
     ),
-    "migrate": ("holdfast.cli.upkeep", "Create or update holdfast's own tables."),
+    "migrate": ("holdfast.cli.operate.lifecycle", "Create or update holdfast's own tables."),
     "outbox": (
         "holdfast.cli.outbox",
         "Outbox projections: what waits, who works, and in which mode.",
     ),
-    "pause": ("holdfast.cli.control", "Stop a projection's work until it is resumed."),
-    "queue": ("holdfast.cli.queue", "Look into the queue, and put right what waits there."),
-    "reset": ("holdfast.cli.upkeep", "Clear a projection, to build it again."),
-    "resume": ("holdfast.cli.control", "Let a paused projection go on."),
-    "reshard": ("holdfast.cli.control", "Change how many shards a projection has."),
-    "rewind": ("holdfast.cli.control", "Go back, so that events are applied again."),
-    "run": ("holdfast.cli.run", "Run the projections of an app until SIGTERM or SIGINT."),
-    "status": ("holdfast.cli.status", "Show how far each projection is."),
+    "pause": ("holdfast.cli.operate.control", "Stop a projection's work until it is resumed."),
+    "queue": ("holdfast.cli.queue.queue", "Look into the queue, and put right what waits there."),
+    "reset": ("holdfast.cli.operate.lifecycle", "Clear a projection, to build it again."),
+    "resume": ("holdfast.cli.operate.control", "Let a paused projection go on."),
+    "reshard": ("holdfast.cli.operate.control", "Change how many shards a projection has."),
+    "rewind": ("holdfast.cli.operate.control", "Go back, so that events are applied again."),
+    "run": ("holdfast.cli.run.run", "Run the projections of an app until SIGTERM or SIGINT."),
+    "status": ("holdfast.cli.operate.status", "Show how far each projection is."),
 }
 """Each command's module, where it has its name, and what it says of itself first."""
 

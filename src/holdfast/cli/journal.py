@@ -14,14 +14,14 @@ import click
 import msgspec
 
 from holdfast.app import App
-from holdfast.cli.apps import takes_app
+from holdfast.cli.app_argument import takes_app
 from holdfast.cli.output import json_option, plural, print_json, progress_bar, shown
-from holdfast.core.errors import ConfigError, StoreUnavailable
-from holdfast.core.event import NewEvent, RawEvent
-from holdfast.sql.exports import export_lines, resume_export
-from holdfast.sql.imports import import_lines
-from holdfast.sql.journal import Journal
-from holdfast.sql.lines import encode_line
+from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.model.event import NewEvent, RawEvent
+from holdfast.sql.journal.export import export_lines, resume_export
+from holdfast.sql.journal.import_lines import import_lines
+from holdfast.sql.journal.journal import Journal
+from holdfast.sql.journal.json_lines import encode_line
 
 STREAM = click.option("--stream", metavar="NAME", help="Only the events of this stream.")
 

@@ -8,14 +8,14 @@ import click
 import msgspec
 
 from holdfast.app import App
-from holdfast.cli.apps import takes_app
-from holdfast.cli.changes import by_option, confirm, note_option, yes_option
-from holdfast.cli.items import plain, table_of
+from holdfast.cli.app_argument import takes_app
+from holdfast.cli.confirm import by_option, confirm, note_option, yes_option
+from holdfast.cli.operate.status import wide_console
 from holdfast.cli.output import json_option, print_json, shown
-from holdfast.cli.status import wide_console
-from holdfast.core.definition import MODES, Mode
-from holdfast.core.queue import STATUSES, Status
-from holdfast.sql.outboxes import OutboxReport
+from holdfast.cli.queue.items import plain, table_of
+from holdfast.model.definition import MODES, Mode
+from holdfast.runtime.store.queue_items import STATUSES, Status
+from holdfast.sql.operate.outbox import OutboxReport
 
 
 @click.group()

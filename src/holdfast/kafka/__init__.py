@@ -2,16 +2,16 @@
 
 from importlib.util import find_spec
 
-from holdfast.core.errors import ConfigError
-from holdfast.core.intake import Undecodable, VersionGap
+from holdfast.errors import ConfigError
+from holdfast.model.foreign_feed import Undecodable, VersionGap
 
 if find_spec("confluent_kafka") is None:
     raise ConfigError("Kafka needs confluent-kafka: pip install 'holdfast[kafka]'")
 
-from holdfast.kafka.envelopes import CloudEvents, Debezium, Envelope, Holdfast, Json
-from holdfast.kafka.pipe import RecordRefused
-from holdfast.kafka.publisher import KafkaPublisher
-from holdfast.kafka.records import Decoded, Record
+from holdfast.kafka.envelopes.envelope import CloudEvents, Debezium, Envelope, Holdfast, Json
+from holdfast.kafka.publish.gapless_producer import RecordRefused
+from holdfast.kafka.publish.publisher import KafkaPublisher
+from holdfast.kafka.record import Decoded, Record
 from holdfast.kafka.source import KafkaSource
 
 __all__ = [

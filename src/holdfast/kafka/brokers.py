@@ -11,10 +11,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec as OffsetSpec  # type: ignore[attr-defined]
 
-from holdfast.core.errors import HoldfastError, StoreUnavailable
+from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.kafka.clients import Clients
 from holdfast.kafka.errors import GONE, error_of, failure
-from holdfast.kafka.records import NO_ID
+from holdfast.kafka.record import NO_ID
 
 NOT_SUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
 

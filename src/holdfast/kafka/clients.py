@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from holdfast.core.errors import ConfigError
+from holdfast.errors import ConfigError
 from holdfast.kafka.errors import without_secrets
 
 OURS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from holdfast.core.errors import HoldfastError, StoreUnavailable
+from holdfast.errors import HoldfastError, StoreUnavailable
 
 SECRETS = ("pass", "secret", "pem", "oauthbearer.config", "jaas", "username", "token")
 """Parts of the names of settings whose values are nobody's business."""

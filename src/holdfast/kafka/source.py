@@ -9,22 +9,14 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from holdfast.core.definition import Definition
-from holdfast.core.errors import ConfigError, StoreUnavailable
-from holdfast.core.event import RawEvent
-from holdfast.core.failure import WorkerLost
-from holdfast.core.intake import NOTHING, UNDECODABLE, Intake, Undecodable
-from holdfast.core.policy import Park, Policy
-from holdfast.core.projection import Projection
-from holdfast.core.transient import is_transient
-from holdfast.core.worker import ForeignLetter, Wiring, Worker
+from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.kafka.brokers import QUERY_SECONDS, Brokers
 from holdfast.kafka.clients import Clients
-from holdfast.kafka.envelopes import Envelope, Holdfast, of_function
+from holdfast.kafka.envelopes.envelope import Envelope, Holdfast, of_function
 from holdfast.kafka.errors import is_secret
-from holdfast.kafka.letters import dead_letters_sink, letter, origin_of, read_all
-from holdfast.kafka.partition import PartitionSource
-from holdfast.kafka.records import (
+from holdfast.kafka.partition_source import PartitionSource
+from holdfast.kafka.publish.dead_letters import dead_letters_sink, letter, origin_of, read_all
+from holdfast.kafka.record import (
     Decoded,
     KafkaEvent,
     Record,
@@ -33,6 +25,14 @@ from holdfast.kafka.records import (
     undecodable,
     unreadable_event,
 )
+from holdfast.model.definition import Definition
+from holdfast.model.event import RawEvent
+from holdfast.model.failure import WorkerLost, is_transient
+from holdfast.model.foreign_feed import NOTHING, UNDECODABLE, Intake, Undecodable
+from holdfast.model.policy import Park, Policy
+from holdfast.model.projection import Projection
+from holdfast.runtime.run.foreign_source import ForeignLetter
+from holdfast.runtime.run.worker import Wiring, Worker
 
 MAX_PARTITIONS = 1 << 14
 MAX_TOPICS = 1 << 16
@@ -163,7 +163,7 @@ class KafkaSource:
 
     def worker(self, definition: Definition, wiring: Wiring, *, catches_up: bool) -> Worker:
         """What runs a projection on these topics."""
-        from holdfast.kafka.worker import KafkaWorker
+        from holdfast.kafka.group_worker import KafkaWorker
 
         return KafkaWorker(definition, wiring, self, catches_up=catches_up)
 

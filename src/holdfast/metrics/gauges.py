@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, get_args, get_type_hints
 
-from holdfast.core.errors import HoldfastError
-from holdfast.core.queue import OUTSTANDING, STATUSES, QueueCount
-from holdfast.core.signals import Listener
-from holdfast.core.status import ProjectionStatus
+from holdfast.errors import HoldfastError
 from holdfast.metrics import catalogue
 from holdfast.metrics.catalogue import Metric
+from holdfast.runtime.signals import Listener
+from holdfast.runtime.status import ProjectionStatus
+from holdfast.runtime.store.queue_items import OUTSTANDING, STATUSES, QueueCount
 
 FRESH_SECONDS = 1.0
 """What was read so lately is not read again."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from holdfast.core import signals
-from holdfast.core.signals import Listener, Signal
 from holdfast.metrics import catalogue
 from holdfast.metrics.catalogue import Metric
+from holdfast.runtime import signals
+from holdfast.runtime.signals import Listener, Signal
 
 Record = Callable[[Metric, float, tuple[str, str]], None]
 """Adds a value to a counter, or puts it in a histogram; the labels are projection and feed."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from holdfast.core.errors import ConfigError
+from holdfast.errors import ConfigError
 from holdfast.metrics import catalogue
 from holdfast.metrics.catalogue import Metric
 from holdfast.metrics.gauges import Gauges, Measured, Values

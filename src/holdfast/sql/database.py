@@ -7,20 +7,16 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from holdfast.core.errors import HoldfastError, StoreUnavailable
-from holdfast.core.event import RawEvent
-from holdfast.core.ports import (
-    Checkpoint,
-    Chunk,
-    HandlerTx,
-    Lease,
-    RowChanges,
-    TransactionEnded,
-)
-from holdfast.core.projection import Tx
-from holdfast.core.sets import Extent
-from holdfast.core.signals import Bell
-from holdfast.core.table import Column, Key, TableSpec
+from holdfast.errors import HoldfastError, StoreUnavailable, TransactionEnded
+from holdfast.model.event import RawEvent
+from holdfast.model.projection import Tx
+from holdfast.model.row_type import Column, Key, TableSpec
+from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.runtime.store.leases import Lease
+from holdfast.runtime.store.ranges import Extent
+from holdfast.runtime.store.source import Chunk
+from holdfast.runtime.store.transaction import HandlerTx, RowChanges
+from holdfast.runtime.wake import Bell
 
 Row = tuple[Any, ...]
 

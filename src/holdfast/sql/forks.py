@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from holdfast.core.errors import HoldfastError
+from holdfast.errors import HoldfastError
 
 FORK_SECONDS = 15.0
 """How long a fork waits for other threads' transactions on SQLite: longer than a busy writer."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote_plus, unquote
 
-from holdfast.core.errors import ConfigError
+from holdfast.errors import ConfigError
 
 HINT = "use sqlite:///path/to/file.db, sqlite:///:memory:, or postgresql://user@host/database"
 _SECRET_PARAMETER = re.compile(

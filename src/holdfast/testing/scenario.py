@@ -8,12 +8,12 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from holdfast.app import App
-from holdfast.core.codec import VERSION_KEY, EventTypes
-from holdfast.core.errors import ProjectionFaulted
-from holdfast.core.event import NewEvent, RawEvent
-from holdfast.core.projection import Projection, TableProjection
-from holdfast.sql.journal import append_steps, drive
-from holdfast.sql.records import new_id
+from holdfast.errors import ProjectionFaulted
+from holdfast.model.event import NewEvent, RawEvent
+from holdfast.model.event_types import VERSION_KEY, EventTypes
+from holdfast.model.projection import Projection, TableProjection
+from holdfast.sql.journal.encode import new_id
+from holdfast.sql.journal.journal import append_steps, drive
 from holdfast.testing.clock import FixedClock
 from holdfast.testing.tables import Rows, Tables, read_table
 

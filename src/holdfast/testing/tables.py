@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from holdfast.app import App
-from holdfast.core.table import GUARDS, Key, TableSpec
+from holdfast.model.row_type import GUARDS, Key, TableSpec
 from holdfast.sql.database import quote
-from holdfast.sql.sqlite_values import decode
+from holdfast.sql.sqlite.column_values import decode
 
 R = TypeVar("R")
 

@@ -9,7 +9,8 @@ from bench.case import Sample, WrongResult
 from bench.cases import hand_written, latency, many, parked
 from bench.connection import connect
 from bench.measure import Measure
-from holdfast.core import follow, reading
+from holdfast.runtime.run import batch_reader as reading
+from holdfast.runtime.run import follow
 
 EVENTS = 1_100
 

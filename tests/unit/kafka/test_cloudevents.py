@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import ConfigError
-from holdfast.kafka.envelopes import CloudEvents
-from holdfast.kafka.records import Record
+from holdfast.kafka.envelopes.envelope import CloudEvents
+from holdfast.kafka.record import Record
 from tests.support.kafka_envelopes import (
     SECRET,
     TIME_MS,

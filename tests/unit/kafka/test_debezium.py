@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import ConfigError, EventTypes
-from holdfast.kafka.envelopes import Debezium
-from holdfast.kafka.records import Record
+from holdfast.kafka.envelopes.envelope import Debezium
+from holdfast.kafka.record import Record
 from tests.support.kafka_envelopes import (
     SECRET,
     TIME_MS,

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import ConfigError, PayloadError
-from holdfast.core.event import RawEvent
-from holdfast.kafka.envelopes import Holdfast, Json, of_function
-from holdfast.kafka.records import Decoded, Record, undecodable
+from holdfast.kafka.envelopes.envelope import Holdfast, Json, of_function
+from holdfast.kafka.record import Decoded, Record, undecodable
+from holdfast.model.event import RawEvent
 from tests.support.kafka_envelopes import SECRET, TIME_MS, event_of, record, refused, survives
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)

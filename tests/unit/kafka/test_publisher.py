@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from holdfast import App, Backoff, ConfigError, NewEvent, Park, Policy, Poll, ProjectionFaulted, on
-from holdfast.core.signals import PollFailed, Signal
-from holdfast.kafka import KafkaPublisher, pipe
+from holdfast.kafka import KafkaPublisher
+from holdfast.kafka.publish import gapless_producer as pipe
+from holdfast.runtime.signals import PollFailed, Signal
 from tests.support.kafka_mock import MockCluster
 from tests.support.kafka_read import read_topic, versions
 from tests.support.postgres import wait_until

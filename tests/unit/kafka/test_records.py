@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import EventTypes, PayloadError
-from holdfast.core.event import RawEvent
-from holdfast.core.intake import UNDECODABLE, Undecodable
-from holdfast.kafka.records import (
+from holdfast.kafka.record import (
     EPOCH,
     Decoded,
     Record,
@@ -27,6 +25,8 @@ from holdfast.kafka.records import (
     undecodable,
     unreadable_event,
 )
+from holdfast.model.event import RawEvent
+from holdfast.model.foreign_feed import UNDECODABLE, Undecodable
 
 SECRET = "s3cr3t"
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)

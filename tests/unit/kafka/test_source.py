@@ -9,10 +9,10 @@ from confluent_kafka import Message
 from hypothesis import given
 
 from holdfast import App, ConfigError, Projection, TableProjection, on
-from holdfast.core.event import RawEvent
 from holdfast.kafka import CloudEvents, Debezium, Decoded, Holdfast, Json, KafkaSource, Record
-from holdfast.kafka.records import raw_event
-from holdfast.kafka.usual import usual_event
+from holdfast.kafka.envelopes.usual import usual_event
+from holdfast.kafka.record import raw_event
+from holdfast.model.event import RawEvent
 from tests.support.bank_topic import Balance, Credited
 
 SECRET = "hunter2-very-secret"

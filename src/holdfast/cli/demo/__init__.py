@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.output import json_option, print_json
-from holdfast.core.errors import ConfigError
+from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
     from holdfast.cli.demo.screen import Screen

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.rule import Rule
 from rich.text import Text
 
-from holdfast.cli.status import PIPE_CHARACTERS, view_of
-from holdfast.core.status import ProjectionStatus
+from holdfast.cli.operate.status import PIPE_CHARACTERS, view_of
+from holdfast.runtime.status import ProjectionStatus
 
 LINE_SECONDS = 1.0
 """How often a plain line is printed where no table can change."""

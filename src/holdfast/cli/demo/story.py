@@ -16,8 +16,8 @@ from holdfast.cli.demo.audit import Check
 from holdfast.cli.demo.screen import Screen
 from holdfast.cli.demo.worker import Worker
 from holdfast.cli.demo.writers import ACCOUNTS, THREADS, Writers
-from holdfast.cli.status import read_statuses
-from holdfast.core.errors import HoldfastError
+from holdfast.cli.operate.status import read_statuses
+from holdfast.errors import HoldfastError
 
 KILL_AT = 0.4
 RESTART_AT = 0.65

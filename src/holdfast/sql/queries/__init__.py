@@ -1,9 +1,14 @@
-"""Named SQL: one file a statement, shared by all databases unless a folder overrides it."""
+"""Named SQL: one file a statement, in a folder for its table.
+
+All databases share it, unless a database has a file of the same name in its own folder.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
+from importlib.abc import Traversable
 from importlib.resources import files
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
@@ -13,10 +18,19 @@ _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 @cache
 def query(name: str, dialect: str) -> str:
     """The statement `name` for a database, with parameters written `:name`."""
-    folder = files(__package__)
-    own = folder / dialect / f"{name}.sql"
-    text = (own if own.is_file() else folder / f"{name}.sql").read_text(encoding="utf-8")
+    text = _files(dialect)[name].read_text(encoding="utf-8")
     return _COMMENT.sub("", text).strip()
+
+
+@cache
+def _files(dialect: str) -> Mapping[str, Traversable]:
+    """The files of all statements for a database, by name."""
+    found: dict[str, Traversable] = {}
+    for package in (__package__, f"holdfast.sql.{dialect}.queries"):
+        for folder in files(package).iterdir():
+            if folder.is_dir():
+                found |= {f.name.removesuffix(".sql"): f for f in folder.iterdir()}
+    return found
 
 
 @cache

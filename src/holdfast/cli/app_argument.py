@@ -1,0 +1,188 @@
+"""The app that a command works on: which one, from where, and what is wrong with it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+import os
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from holdfast.app import App
+from holdfast.cli.output import start_logging
+from holdfast.errors import ConfigError
+
+VARIABLE = "HOLDFAST_APP"
+Command = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """MODULE:APP, who said so, and the folders in which the module is looked for first."""
+
+    text: str
+    said_by: str
+    folders: tuple[Path, ...]
+
+
+def takes_app(
+    *names: str, numbers: str | None = None, log_level: int = logging.WARNING
+) -> Callable[[Command], Command]:
+    """Gives a command the arguments `[MODULE:APP] names…`, --app and -v.
+
+    The command is called with the loaded app, which is closed afterwards, and with an argument of
+    each name. Which words are given is told by their number, so no name is ever taken for an app.
+    With `numbers`, instead of names, it takes any count of whole numbers, as one tuple.
+    """
+    shown_names = names if numbers is None else (f"[{numbers}...]",)
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def command(words: tuple[str, ...], app: str | None, verbose: bool, **options: Any) -> Any:
+            given, values = (
+                _split(words, names, app) if numbers is None else _split_numbers(words, app)
+            )
+            level = logging.DEBUG if verbose else log_level
+            logging.getLogger("holdfast").setLevel(level)
+            loaded = load(find(given))
+            start_logging(level)
+            with closing(loaded):
+                return function(loaded, *values, **options)
+
+        for decorator in (
+            click.option("-v", "--verbose", is_flag=True, help="Log what happens, and tracebacks."),
+            click.option("--app", metavar="MODULE:APP", help="The app, if not the first argument."),
+            click.argument("words", nargs=-1, metavar=" ".join(["[MODULE:APP]", *shown_names])),
+        ):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+def find(given: str | None) -> Reference:
+    """The app as given, or as the environment or a pyproject.toml names it."""
+    here = Path.cwd()
+    if given is not None:
+        return Reference(given, "the command line", (here,))
+    if from_environment := os.environ.get(VARIABLE):
+        return Reference(from_environment, VARIABLE, (here,))
+    for folder in (here, *here.parents):
+        file = folder / "pyproject.toml"
+        if file.is_file() and (named := _from_pyproject(file)):
+            return Reference(named, str(file), (here, folder))
+    raise click.UsageError(
+        f'which app? Name it as MODULE:APP, or set {VARIABLE}, or put app = "MODULE:APP" under '
+        "[tool.holdfast] in pyproject.toml"
+    )
+
+
+def load(reference: Reference) -> App:
+    """Imports the module and returns the app in it."""
+    module_name, colon, attribute = reference.text.partition(":")
+    if not (colon and module_name and attribute):
+        raise click.UsageError(
+            f"{reference.said_by} says {reference.text!r}; an app is named MODULE:APP, "
+            "as in bank:app"
+        )
+    for folder in reversed(reference.folders):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    module = _import(module_name)
+    found: Any = module
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise ConfigError(f"{reference.text!r}: there is no {name!r} in it{_apps_in(module)}")
+        found = getattr(found, name)
+    if not isinstance(found, App):
+        raise ConfigError(
+            f"{reference.text!r} is a {type(found).__name__}, not a holdfast App{_apps_in(module)}"
+        )
+    return found
+
+
+def _split(
+    words: tuple[str, ...], names: tuple[str, ...], app: str | None
+) -> tuple[str | None, tuple[str, ...]]:
+    if len(words) == len(names):
+        return app, words
+    if len(words) < len(names):
+        raise click.UsageError(f"Missing argument {names[len(words)]!r}.")
+    if len(words) > len(names) + 1:
+        raise click.UsageError(f"Got unexpected extra argument {words[len(names) + 1]!r}.")
+    if app is not None:
+        raise click.UsageError(f"the app is named twice: {words[0]!r} and --app {app!r}")
+    return words[0], words[1:]
+
+
+def _split_numbers(
+    words: tuple[str, ...], app: str | None
+) -> tuple[str | None, tuple[tuple[int, ...]]]:
+    given = app
+    if words and not words[0].isdecimal():
+        if app is not None:
+            raise click.UsageError(f"the app is named twice: {words[0]!r} and --app {app!r}")
+        given, words = words[0], words[1:]
+    for word in words:
+        if not word.isdecimal():
+            raise click.UsageError(f"{word!r} is not an id; ids are whole numbers.")
+    return given, (tuple(map(int, words)),)
+
+
+def _from_pyproject(file: Path) -> str | None:
+    try:
+        settings = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"can't read {file}: {error}") from error
+    tool = settings.get("tool", {})
+    named = tool.get("holdfast", {}).get("app") if isinstance(tool, dict) else None
+    if named is not None and not isinstance(named, str):
+        raise ConfigError(f'{file}: app under [tool.holdfast] must be text like "bank:app"')
+    return named
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name in _prefixes(name):
+            raise ConfigError(
+                f"there is no module {error.name!r} in {Path.cwd()} or among the installed ones"
+            ) from error
+        raise ConfigError(f"can't import {name!r}: {_described(error)}") from error
+
+
+def _prefixes(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+def _described(error: BaseException) -> str:
+    """What was raised, and the last line of the user's own code on the way to it."""
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, SyntaxError):
+        return what  # Says file and line by itself.
+    ours = str(Path(__file__).parents[1])
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((ours, importlib.__file__, "<frozen"))
+    ]
+    return f"{what} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else what
+
+
+def _apps_in(module: ModuleType) -> str:
+    apps = [name for name, value in vars(module).items() if isinstance(value, App)]
+    if not apps:
+        return f"; the module {module.__name__!r} has no App"
+    return "; the module has " + ", ".join(f"{module.__name__}:{name}" for name in apps)

@@ -1,0 +1,152 @@
+"""`holdfast explain`: why a projection does not advance, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, assert_never
+
+import click
+import msgspec
+
+from holdfast.app import App
+from holdfast.cli.app_argument import takes_app
+from holdfast.cli.output import json_option, one_line, plural, print_json, shown
+from holdfast.errors import StoreUnavailable
+from holdfast.runtime.store.queue_items import EARLY, OUTSTANDING
+from holdfast.sql.operate.explain import Reason
+
+ERROR_CHARACTERS = 200
+
+
+@click.command()
+@takes_app("PROJECTION")
+@json_option
+def explain(app: App, projection: str, as_json: bool) -> None:
+    """Say why a projection does not advance, and what to do about it."""
+    try:
+        reasons = app.explain(projection)
+    except StoreUnavailable as error:
+        raise StoreUnavailable(
+            f"the database can't be reached from here; while workers can't reach it either, "
+            f"{projection} does not advance: {error}"
+        ) from error
+    if as_json:
+        print_json(
+            {
+                "projection": projection,
+                "reasons": [
+                    {**msgspec.structs.asdict(reason), "advice": list(_advice(projection, reason))}
+                    for reason in reasons
+                ],
+            }
+        )
+        return
+    click.echo(f"{projection}:")
+    for reason in reasons:
+        click.echo(f"- {_cut(reason.text)}")
+        for line in (*_details(reason), *_advice(projection, reason)):
+            click.echo(f"    {line}")
+
+
+def _details(reason: Reason) -> Iterator[str]:
+    """What a person wants to see of the facts, besides the sentence."""
+    fields = reason.fields
+    if reason.kind == "lanes_closed":
+        heads = fields["heads"]
+        for head in heads:
+            yield _head(head)
+        if fields["lanes"] > len(heads):
+            yield f"… and {plural(fields['lanes'] - len(heads), 'lane')} more"
+    elif reason.kind == "held":
+        for append in fields["appends"][1:]:
+            yield _cut(f"process {append['pid']} since {append['since']}: {append['query']}")
+
+
+def _head(head: dict[str, Any]) -> str:
+    error = f": {head['error_type']}: {head['error_message']}" if head["error_type"] else ""
+    behind = head["events"] - 1
+    waits = f", {plural(behind, 'event')} behind it" if behind else ""
+    return _cut(
+        f"item {head['id']}, {head['status']}, lane {head['lane']}, position {head['position']:,} "
+        f"({head['event_type']}){waits}{error}"
+    )
+
+
+def _advice(projection: str, reason: Reason) -> Iterator[str]:
+    """What to do."""
+    match reason.kind:
+        case "no_worker":
+            yield "Start one: holdfast run"
+        case "mode":
+            yield f"To let it work: holdfast outbox mode {projection} live"
+        case "paused":
+            leader = reason.fields["leader"]
+            rest = f"; {leader} stands ready to go on" if leader else ""
+            yield f"To let it go on: holdfast resume {projection}{rest}"
+        case "faulted":
+            yield from _mend(projection, reason.fields)
+        case "waiting":
+            yield "It goes on by itself; events of all its lanes wait meanwhile."
+        case "lanes_closed":
+            yield from _open(reason.fields["heads"])
+        case "held":
+            pid = reason.fields["appends"][0]["pid"]
+            yield "Readers wait for it, lest they miss its events. It ends with its transaction."
+            yield f"If that one hangs, end it on the server: SELECT pg_terminate_backend({pid})"
+        case "resharding":
+            yield f"To take it back: holdfast reshard {projection} --to {reason.fields['shards']}"
+        case "behind" | "nothing_to_do":
+            return
+        case _:
+            assert_never(reason.kind)
+
+
+def _mend(projection: str, fields: dict[str, Any]) -> Iterator[str]:
+    if fields["needs_reset"]:
+        yield "Its handler ended the transaction, so the rows may not be what the checkpoint says."
+        yield f"Mend the handler, then build it again: holdfast reset {projection}"
+        return
+    if fields["is_passed"]:
+        yield from _mend_item(fields["item"], fields["item_status"])
+        return
+    yield "Everything before that is committed. Mend the cause, then start the worker again."
+    if fields["position"] is not None:
+        feed = f" --feed '{fields['feed']}'" if "feed" in fields else ""
+        yield (
+            "To go on without the event for now: holdfast queue add "
+            f"{projection} --position {fields['position']}{feed}, then start the worker again"
+        )
+
+
+def _mend_item(item: int | None, status: str | None) -> Iterator[str]:
+    """What to do about an event that is in the queue, or was."""
+    if status not in OUTSTANDING:
+        yield "The event is out of the way: start the worker again."
+        return
+    yield f"The event is item {item} of the queue, and is tried as soon as a worker runs it."
+    yield f"Look: holdfast queue show {item}. Mend the cause, then start the worker again."
+    if status == "failed":
+        yield f"To have its attempts begin again at 1: holdfast queue requeue {item}"
+    yield (
+        f"To go on without it: holdfast queue resolve {item} --note WHY, then start the worker "
+        "again"
+    )
+
+
+def _open(heads: list[dict[str, Any]]) -> Iterator[str]:
+    dead = [head["id"] for head in heads if head["status"] == "dead"]
+    if not dead:
+        yield "They are tried by themselves when they are due, while a worker runs."
+        return
+    yield f"Look: holdfast queue show {dead[0]}"
+    ids = " ".join(map(str, dead))
+    yield f"When the cause is mended: holdfast queue requeue {ids}"
+    early = " ".join(str(head["id"]) for head in heads if head["error_type"] == EARLY)
+    if early:
+        yield f"To go on without what never comes: holdfast queue requeue {early} --accept-gap"
+    yield f"To go on without them: holdfast queue resolve {ids} --note WHY"
+
+
+def _cut(text: str) -> str:
+    line = one_line(text) if "\n" in text.strip() else shown(text)
+    return line if len(line) <= ERROR_CHARACTERS * 2 else f"{line[: ERROR_CHARACTERS * 2]}…"

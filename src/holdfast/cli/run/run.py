@@ -1,0 +1,173 @@
+"""`holdfast run`: a worker process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import sys
+import time
+from contextlib import ExitStack, suppress
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from holdfast.app import App
+from holdfast.cli.app_argument import takes_app
+from holdfast.cli.output import plural
+from holdfast.cli.run.processes import EXIT_FAULTED, Crew, own_part
+from holdfast.runtime.run.supervisor import Supervisor
+
+LOOPBACK = "127.0.0.1"
+LOOK_SECONDS = 0.1
+"""How often the main thread looks for a signal, a fault or the end."""
+ABANDON_SECONDS = 1.0
+"""How long the last words of a process may take whose handlers hang."""
+
+
+def _address(
+    ctx: click.Context,  # noqa: ARG001
+    param: click.Parameter,  # noqa: ARG001
+    value: str | None,
+) -> tuple[str, int] | None:
+    """HOST:PORT, or only a port, which is then served on the loopback interface alone."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(?:(\[[0-9A-Fa-f:.]+\]|[\w.-]*):)?([0-9]{1,5})", value, re.ASCII)
+    if found is None or int(found[2]) > 65_535:
+        raise click.BadParameter(
+            f"{value!r} is not an address; give HOST:PORT, as in 0.0.0.0:9100, or only a port"
+        )
+    return (found[1] or LOOPBACK).strip("[]"), int(found[2])
+
+
+@click.command()
+@takes_app(log_level=logging.INFO)
+@click.option("--exit-on-fault", is_flag=True, help="End as soon as a projection faults.")
+@click.option(
+    "--stop-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a stop waits for handlers to return.",
+)
+@click.option(
+    "--http",
+    "address",
+    callback=_address,
+    metavar="[HOST:]PORT",
+    help="Serve /metrics, /livez and /readyz there; without a host, on 127.0.0.1.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Spread the projections over so many processes.",
+)
+def run(
+    app: App,
+    exit_on_fault: bool,
+    stop_seconds: float,
+    address: tuple[str, int] | None,
+    processes: int,
+) -> None:
+    """Run the projections of an app until SIGTERM or SIGINT.
+
+    Either signal lets every projection commit what it has begun and release its lease; a second
+    one ends the process at once. A projection that faults stops alone, and stays so until the
+    worker is started again. Where another worker runs a projection, this one stands by for it.
+
+    With --processes, each of N processes runs its part of the projections; those that any number
+    of processes share, such as the ones from Kafka or an outbox, run in all. A process that dies is
+    started again. --http then serves one process on each port from the one that is given.
+
+    Exit code 3: at the end, a projection had faulted. The process ends by itself when all have.
+    """
+    part = own_part()
+    if part is None and processes > 1:
+        count = min(processes, app.most_processes())
+        crew = Crew(count, stop_seconds=stop_seconds, say=_say)
+        sys.exit(crew.run(exit_on_fault=exit_on_fault))
+    asked = _Asked()
+    supervisor = app.supervise(part=(part.number, part.of) if part else None)
+    asked.supervisor = supervisor
+    names = ", ".join(runner.definition.name for runner in supervisor.runners)
+    if address is not None and address[1] and part is not None:
+        address = address[0], address[1] + part.number
+    with ExitStack() as stack:
+        if address is not None:
+            from holdfast.cli.run.http import serving
+
+            url = stack.enter_context(serving(app, supervisor, address))
+            _say(f"serving /metrics, /livez and /readyz on {url}")
+        _say(f"running {plural(len(supervisor.runners), 'projection')} on {app.url}: {names}")
+        if not asked.to_stop:
+            supervisor.start()
+        while not supervisor.join(LOOK_SECONDS):
+            is_orphaned = part is not None and part.is_orphaned
+            if asked.to_stop or is_orphaned or (exit_on_fault and supervisor.faulted):
+                _stop(supervisor, stop_seconds, exit_on_fault=exit_on_fault)
+                break
+    _end(supervisor)
+
+
+class _Asked:
+    """Remembers the first signal to stop; the second one ends the process."""
+
+    def __init__(self) -> None:
+        self.supervisor: Supervisor | None = None
+        self.to_stop = self._is_ending = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.to_stop:
+            if self.supervisor is not None and not self._is_ending:
+                self._is_ending = True
+                self.supervisor.abandon(ABANDON_SECONDS)
+            os._exit(128 + number)
+        self.to_stop = True
+
+
+def _stop(supervisor: Supervisor, stop_seconds: float, *, exit_on_fault: bool) -> None:
+    faulted = exit_on_fault and supervisor.faulted
+    _say("stopping, because a projection faulted" if faulted else "stopping")
+    supervisor.stop()
+    until = time.monotonic() + stop_seconds
+    # In short steps: a signal may reach another thread, and this one must wake up to see it.
+    while not supervisor.join(min(LOOK_SECONDS, max(0.0, until - time.monotonic()))):
+        if time.monotonic() < until:
+            continue
+        hung = ", ".join(runner.definition.name for runner in supervisor.running)
+        _say(f"did not stop in {stop_seconds:g} s: {hung}; what they had begun is undone")
+        supervisor.abandon(ABANDON_SECONDS)
+        _exit_at_once(EXIT_FAULTED if supervisor.faulted else 1)
+
+
+def _end(supervisor: Supervisor) -> None:
+    faulted = [runner.definition.name for runner in supervisor.faulted]
+    if faulted:
+        _say(f"ended; faulted: {', '.join(faulted)}. holdfast status says why")
+    else:
+        _say("stopped")
+    code = EXIT_FAULTED if faulted else 0
+    if supervisor.has_left_threads:
+        _exit_at_once(code)
+    sys.exit(code)
+
+
+def _say(text: str) -> None:
+    logging.getLogger("holdfast").info(text)
+
+
+def _exit_at_once(code: int) -> NoReturn:
+    """Threads run on that may hold locks, for which an orderly exit would wait."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)

@@ -1,0 +1,1 @@
+"""How events lie in records."""

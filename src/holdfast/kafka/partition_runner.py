@@ -1,0 +1,87 @@
+"""One partition in this process: its runner, on a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from holdfast.kafka.group_leases import GroupLeases
+from holdfast.kafka.partition_source import PartitionSource
+from holdfast.kafka.source import KafkaSource, feed_name
+from holdfast.model.definition import Definition
+from holdfast.runtime.run.runner import Runner
+from holdfast.runtime.run.worker import Wiring
+from holdfast.runtime.signals import Committed, Signal, Signals, Started
+from holdfast.runtime.store.faults import Fault
+from holdfast.runtime.store.session import Session
+from holdfast.runtime.store.source import Source
+
+Place = tuple[str, int]
+"""A topic and the number of a partition."""
+
+
+class Part:
+    """A partition that this process works on, for one projection.
+
+    `ended` is called on the runner's thread, at its end, with the fault it has ended with.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        wiring: Wiring,
+        source: KafkaSource,
+        place: Place,
+        *,
+        in_group: bool,
+        ended: Callable[[Fault | None], None],
+    ) -> None:
+        topic, number = place
+        feed = feed_name(topic, number)
+        self.place, self.is_assigned = place, True
+        self.position = self.reported = 0
+        """How far it is, and how far the group knows of."""
+        self._ended = ended
+        signals = Signals()
+        signals.listen(self._heard)
+        signals.listen(wiring.signals.emit)
+        leases = wiring.leases
+        if in_group:
+            leases = GroupLeases(leases, wiring.clock, is_assigned=lambda: self.is_assigned)
+        self.source = PartitionSource(
+            source, topic, number, stopping=lambda: self.runner.has_stopped
+        )
+        self.runner = Runner(
+            definition,
+            replace(
+                wiring, feed=feed, open_source=self._open_source, leases=leases, signals=signals
+            ),
+            until=None if in_group else self._head(),
+        )
+        name = f"holdfast {definition.name} {feed}"
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _head(self) -> int:
+        try:
+            return self.source.head()
+        finally:
+            self.source.close()
+
+    def _open_source(self, session: Session) -> Source:
+        return self.source.on(session)
+
+    def _heard(self, signal: Signal) -> None:
+        if isinstance(signal, Started | Committed):
+            self.position = signal.position
+            self.source.committed(signal.position)
+
+    def _run(self) -> None:
+        try:
+            self.runner.run()
+        except BaseException as error:
+            self.runner.crash(error)
+            raise
+        finally:
+            self._ended(self.runner.fault)
+            self.source.close()

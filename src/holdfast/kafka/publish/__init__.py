@@ -1,0 +1,1 @@
+"""Records that are written: published events and dead letters."""

@@ -1,0 +1,1 @@
+"""What users declare: events, projections, policies. No I/O and no threads."""

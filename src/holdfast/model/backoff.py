@@ -1,0 +1,118 @@
+"""Backoff: how often and how fast an event is tried again."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from holdfast.errors import ConfigError
+from holdfast.model import validate as settings
+from holdfast.model.failure import Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How retries behave: attempts, the pauses between them, and how long one may take.
+
+    The pause after attempt n is `delay_seconds * multiplier ** (n - 1) + step_seconds * (n - 1)`,
+    at most `max_delay_seconds`, then shortened by a random share of up to `jitter` (0 to 1).
+    `schedule` computes the pause from the failure instead; cap and jitter still apply.
+
+    `max_attempts` counts the first attempt too; None is unlimited. `timeout_seconds` limits every
+    attempt: an async handler is cancelled, a def handler's SQL is cancelled, and other code of a
+    def handler, which nothing can stop, fails when it returns.
+    """
+
+    max_attempts: int | None = 3
+    delay_seconds: float = 0.1
+    multiplier: float = 2.0
+    max_delay_seconds: float = 5.0
+    step_seconds: float = 0.0
+    jitter: float = 0.1
+    timeout_seconds: float | None = None
+    schedule: Callable[[Failure], float] | None = None
+
+    def __post_init__(self) -> None:
+        settings.counting_or_none(self, "max_attempts", "no limit")
+        settings.positive(self, "delay_seconds", "max_delay_seconds", "multiplier")
+        settings.positive_or_none(self, "timeout_seconds")
+        settings.fraction(self, "jitter")
+        settings.function_or_none(self, "schedule")
+        settings.not_negative(self, "step_seconds")
+        if self.multiplier < 1:
+            raise ConfigError(f"Backoff.multiplier is {self.multiplier}; it must be 1 or more")
+        if self.max_delay_seconds < self.delay_seconds:
+            raise ConfigError("Backoff.max_delay_seconds must not be less than delay_seconds")
+
+    @classmethod
+    def constant(cls, delay_seconds: float, *, max_attempts: int | None = 3) -> Self:
+        """The same pause every time."""
+        return cls(
+            max_attempts=max_attempts,
+            delay_seconds=delay_seconds,
+            multiplier=1.0,
+            max_delay_seconds=delay_seconds,
+        )
+
+    @classmethod
+    def linear(
+        cls,
+        step_seconds: float,
+        *,
+        max_delay_seconds: float = 60.0,
+        max_attempts: int | None = 3,
+    ) -> Self:
+        """Pauses that grow by the same step: 1 s, 2 s, 3 s…"""
+        return cls(
+            max_attempts=max_attempts,
+            delay_seconds=step_seconds,
+            multiplier=1.0,
+            step_seconds=step_seconds,
+            max_delay_seconds=max_delay_seconds,
+        )
+
+    @classmethod
+    def exponential(
+        cls,
+        delay_seconds: float,
+        *,
+        multiplier: float = 2.0,
+        max_delay_seconds: float = 60.0,
+        max_attempts: int | None = 3,
+    ) -> Self:
+        """Pauses that grow by the same factor: 1 s, 2 s, 4 s…"""
+        return cls(
+            max_attempts=max_attempts,
+            delay_seconds=delay_seconds,
+            multiplier=multiplier,
+            max_delay_seconds=max_delay_seconds,
+        )
+
+    @classmethod
+    def critical(cls) -> Self:
+        """For rows that must be right rather than soon: no limit, 1 s doubling to a minute."""
+        return cls(max_attempts=None, delay_seconds=1.0, max_delay_seconds=60.0)
+
+    def allows(self, attempt: int) -> bool:
+        """Whether there may be another attempt after this one."""
+        return self.max_attempts is None or attempt < self.max_attempts
+
+    def delay(self, attempt: int, failure: Failure | None = None) -> float:
+        """Seconds to wait after attempt number `attempt` (1 or more)."""
+        seconds = min(self._planned(attempt, failure), self.max_delay_seconds)
+        return max(0.0, seconds) * (1.0 - self.jitter * random.random())
+
+    def _planned(self, attempt: int, failure: Failure | None) -> float:
+        if self.schedule is not None and failure is not None:
+            seconds = float(self.schedule(failure))
+            if math.isnan(seconds):
+                raise ValueError("it returned NaN, not seconds")
+            return seconds
+        try:
+            grown = self.delay_seconds * float(self.multiplier) ** (attempt - 1)
+        except OverflowError:
+            return self.max_delay_seconds
+        return grown + self.step_seconds * (attempt - 1)

@@ -1,0 +1,197 @@
+"""The kinds of values that columns hold, and how a value is checked before it is stored."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+from holdfast.model.json_fidelity import loss
+
+ColumnKind = Literal[
+    "str", "int", "float", "bool", "Decimal", "date", "datetime", "UUID", "bytes", "JSON"
+]
+
+REFUSALS = (TypeError, ValueError, OverflowError)
+"""What a check raises for a value that its column can't hold."""
+
+MIN_INT, MAX_INT = -(2**63), 2**63 - 1
+
+KINDS: dict[type, ColumnKind] = {
+    str: "str",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    Decimal: "Decimal",
+    date: "date",
+    datetime: "datetime",
+    UUID: "UUID",
+    bytes: "bytes",
+}
+
+
+def _exactly(cls: type) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if type(value) is not cls:
+            raise TypeError(f"expected {cls.__name__}, got {type(value).__name__}")
+        return value
+
+    return check
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected str, got {type(value).__name__}")
+    if "\0" in value:
+        raise ValueError("text with a NUL character can't be stored")
+    if not _is_unicode(value):
+        raise ValueError("text that is not valid Unicode can't be stored")
+    return str.__str__(value)  # A plain str, also from an enum of strings.
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether there is no half of a surrogate pair in a text."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"expected int, got {type(value).__name__}")
+    if not MIN_INT <= value <= MAX_INT:
+        raise ValueError("more than 64 bits; use Decimal or str")
+    return value
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"expected float, got {type(value).__name__}")
+    if math.isnan(value):
+        raise ValueError("NaN can't be stored; use None")
+    return float(value)
+
+
+def _decimal(value: Any) -> Decimal:
+    number: Decimal = _exactly(Decimal)(value)
+    if not number.is_finite():
+        raise ValueError(f"{number} can't be stored; use None")
+    return number
+
+
+def decimal_key(value: Any) -> Decimal:
+    """Equal numbers in one form, so that they are one key: 1.50 is 1.5."""
+    text = f"{_decimal(value):f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return Decimal("0" if text == "-0" else text)
+
+
+def _datetime(value: Any) -> datetime:
+    if type(value) is datetime and value.tzinfo is UTC:
+        return value
+    moment: datetime = _exactly(datetime)(value)
+    if moment.tzinfo is None:
+        raise ValueError("a datetime needs a time zone, for example datetime.now(UTC)")
+    return moment.astimezone(UTC)
+
+
+def json_checks(annotation: Any) -> tuple[Callable[[Any], str], Callable[[Any], Any]]:
+    """How JSON of this type is checked: to the text to store, and to the value loaded from it."""
+    decode = msgspec.json.Decoder(annotation).decode
+
+    def checked(value: Any) -> tuple[str, Any]:
+        text = msgspec.json.encode(value).decode()
+        if "\\u0000" in text and _NUL_IN_JSON.search(text):
+            raise ValueError("text with a NUL character can't be stored")
+        loaded = in_order(decode(text)) if "{" in text else decode(text)
+        if "null" in text and (lost := loss(value, loaded, numbers_only=True)):
+            raise ValueError(lost)
+        return text, loaded
+
+    return lambda value: checked(value)[0], lambda value: checked(value)[1]
+
+
+def in_order(value: Any) -> Any:
+    """JSON whose objects have their keys as PostgreSQL's jsonb keeps them: the short ones first.
+
+    So what a handler finds does not depend on whether a row was loaded since.
+    """
+    if type(value) is list:
+        return [in_order(item) for item in value] if _holds_more(value) else value
+    if type(value) is not dict:
+        return value
+    if all(type(key) is str and key.isascii() for key in value):
+        keys = sorted(sorted(value), key=len)
+    else:
+        keys = sorted(value, key=_place)
+    return {key: in_order(value[key]) for key in keys}
+
+
+def _holds_more(values: Sequence[Any]) -> bool:
+    return not {dict, list}.isdisjoint(map(type, values))
+
+
+def _place(key: Any) -> tuple[int, bytes]:
+    text = key.encode() if isinstance(key, str) else msgspec.json.encode({key: 0})
+    return len(text), text
+
+
+_NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""The escape of a NUL, and not an escaped backslash before a harmless u0000."""
+
+
+def _are(cls: type) -> Callable[[Sequence[Any]], bool]:
+    return lambda values: set(map(type, values)) <= {cls}
+
+
+def _are_ints(values: Sequence[Any]) -> bool:
+    if set(map(type, values)) != {int}:
+        return False
+    return bool(min(values) >= MIN_INT and max(values) <= MAX_INT)
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    if set(map(type, values)) != {str}:
+        return False
+    text = "".join(values)
+    return "\0" not in text and _is_unicode(text)
+
+
+def _are_moments(values: Sequence[Any]) -> bool:
+    return set(map(type, values)) == {datetime} and {value.tzinfo for value in values} == {UTC}
+
+
+ARE_PLAIN: dict[ColumnKind, Callable[[Sequence[Any]], bool]] = {
+    "str": _are_texts,
+    "int": _are_ints,
+    "bool": _are(bool),
+    "date": _are(date),
+    "datetime": _are_moments,
+    "UUID": _are(UUID),
+    "bytes": _are(bytes),
+}
+"""Whether many values would all pass their check unchanged; far quicker than one at a time."""
+
+CHECKS: dict[ColumnKind, Callable[[Any], Any]] = {
+    "str": _str,
+    "int": _int,
+    "float": _float,
+    "bool": _exactly(bool),
+    "Decimal": _decimal,
+    "date": _exactly(date),
+    "datetime": _datetime,
+    "UUID": _exactly(UUID),
+    "bytes": _exactly(bytes),
+}
+"""Of every kind but JSON, whose check depends on the annotation."""

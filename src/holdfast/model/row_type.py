@@ -1,0 +1,287 @@
+"""Row types: a dataclass read as a table's columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.errors import ConfigError
+from holdfast.model.column_values import (
+    ARE_PLAIN,
+    CHECKS,
+    KINDS,
+    REFUSALS,
+    ColumnKind,
+    decimal_key,
+    json_checks,
+)
+from holdfast.model.lane import UNKNOWN
+from holdfast.model.row_codegen import Fold, columns_taker, make_fold, wrong
+
+Key = tuple[Any, ...]
+
+MAX_NAME_CHARACTERS = 63
+"""PostgreSQL cuts longer names silently."""
+
+POSITION_COLUMN = "_position"
+"""In every projected row: the position of the last event that changed it."""
+
+VERSION_COLUMN = "_version"
+"""The same where others write the feed: the version of its stream, which is the row's key."""
+
+CHANGES_COLUMN = "_changes"
+"""Where nobody numbers the events: how often the row was changed. Two who change it at once, from
+what both have read, have the same number, and only one of them can write it."""
+
+GUARDS = (POSITION_COLUMN, VERSION_COLUMN, CHANGES_COLUMN)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    `check` returns the value to store, `settle` the one that is loaded from it; both raise
+    ValueError or TypeError.
+    """
+
+    name: str
+    kind: ColumnKind
+    optional: bool
+    annotation: Any
+    default: Any
+    check: Callable[[Any], Any]
+    settle: Callable[[Any], Any]
+
+    def described(self) -> str:
+        """The part of a column that existing rows depend on."""
+        return f"{self.kind} | None" if self.optional else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table whose rows are instances of a dataclass."""
+
+    name: str
+    row_type: type
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    key_indexes: tuple[int, ...]
+    take_columns: Callable[[typing.Sequence[Any]], list[typing.Sequence[Any]]]
+    """The values of many rows, column by column."""
+    fold: Fold
+    """Calls a handler with a row: all of it happens, or the row is as it was."""
+    guard: str = POSITION_COLUMN
+    """The column that says which event has changed a row last; no earlier one may."""
+
+    @property
+    def guarded(self) -> str:
+        """How the stored guard compares with the one that replaces it."""
+        return "<" if self.guard == CHANGES_COLUMN else "<="
+
+    def new_row(self, key: Key) -> Any:
+        """A row with this key and every other field at its default."""
+        return self.row_type(**dict(zip(self.key, key, strict=True)))
+
+    def key_of(self, row: Any) -> Key:
+        return tuple(getattr(row, name) for name in self.key)
+
+    def values(self, row: Any) -> tuple[Any, ...]:
+        """The row's values in column order, checked; raises naming the column that is wrong."""
+        try:
+            return tuple([column.check(getattr(row, column.name)) for column in self.columns])
+        except REFUSALS:
+            raise wrong(self.name, self.columns, self.key, row) from None
+
+    def checked(self, rows: typing.Sequence[Any]) -> list[typing.Sequence[Any]]:
+        """The same for many rows, column by column."""
+        try:
+            columns = self.take_columns(rows)
+        except AttributeError as error:
+            raise ValueError(f"a row of table {self.name!r} has lost a field: {error}") from None
+        for index, column in enumerate(self.columns):
+            values = columns[index]
+            given = [v for v in values if v is not None] if column.optional else values
+            if not (given and (are_plain := ARE_PLAIN.get(column.kind)) and are_plain(given)):
+                try:
+                    columns[index] = list(map(column.check, values))
+                except REFUSALS:
+                    raise next(filter(None, map(self._refusal, rows))) from None
+        return columns
+
+    def _refusal(self, row: Any) -> ValueError | None:
+        try:
+            self.values(row)
+        except ValueError as error:
+            return error
+        return None
+
+    def row(self, values: typing.Sequence[Any]) -> Any:
+        """The row from stored values, in column order."""
+        return self.row_type(**{c.name: v for c, v in zip(self.columns, values, strict=True)})
+
+    def check_key(self, key: Key) -> Key:
+        """The key as it is stored, so that equal keys meet in one row."""
+        if len(key) != len(self.key):
+            raise ValueError(f"key {key!r} has {len(key)} parts, the table's key is {self.key}")
+        return tuple(
+            self._checked_part(self.columns[i], part)
+            for i, part in zip(self.key_indexes, key, strict=True)
+        )
+
+    def _checked_part(self, column: Column, part: Any) -> Any:
+        try:
+            return column.check(part)
+        except REFUSALS as error:
+            raise type(error)(f"key {part!r} for field {column.name!r}: {error}") from error
+
+    def definition(self) -> str:
+        """What must stay the same for existing rows to be right, as JSON."""
+        columns = {column.name: column.described() for column in self.columns}
+        guard = {} if self.guard == POSITION_COLUMN else {"guard": self.guard}
+        return json.dumps({"key": self.key, "columns": columns, **guard})
+
+
+def table_of(
+    row_type: type, *, name: str, key_fields: tuple[str, ...] = (), guard: str = POSITION_COLUMN
+) -> TableSpec:
+    """Reads a dataclass as a table; its first field is the key unless `key_fields` names others."""
+    where = f"row type {getattr(row_type, '__qualname__', row_type)!r}"
+    if not (isinstance(row_type, type) and dataclasses.is_dataclass(row_type)):
+        raise ConfigError(f"{where} of table {name!r} must be a dataclass")
+    check_identifier(name, f"table name {name!r}")
+    try:
+        hints = typing.get_type_hints(row_type)
+    except NameError as error:
+        raise ConfigError(f"{where}: {error}; its annotations must be importable names") from error
+    fields = [field for field in dataclasses.fields(row_type) if field.init]
+    if not fields:
+        raise ConfigError(f"{where} has no fields; its first field is the table's key")
+    columns = tuple(_column(where, field, hints[field.name]) for field in fields)
+    _check_columns(where, row_type, columns)
+    by_name = {column.name: index for index, column in enumerate(columns)}
+    key = key_fields or (columns[0].name,)
+    for part in key:
+        if part not in by_name:
+            raise ConfigError(f"{where}: key_fields names {part!r}, which is not one of its fields")
+        if key.count(part) > 1:
+            raise ConfigError(f"{where}: key_fields names {part!r} twice")
+        if columns[by_name[part]].optional or columns[by_name[part]].kind in ("JSON", "float"):
+            raise ConfigError(
+                f"{where}: key field {part!r} is {columns[by_name[part]].described()}; "
+                "a key can't be optional, float or JSON"
+            )
+    for column in columns:
+        if column.name not in key and column.default is dataclasses.MISSING:
+            raise ConfigError(
+                f"{where}: field {column.name!r} needs a default, because a row begins with "
+                "its key alone"
+            )
+    columns = tuple(_as_key(column) if column.name in key else column for column in columns)
+    return TableSpec(
+        name,
+        row_type,
+        columns,
+        key,
+        tuple(by_name[part] for part in key),
+        columns_taker([column.name for column in columns]),
+        make_fold(name, columns, key),
+        guard,
+    )
+
+
+def lane_text(key: Key) -> str:
+    """A row's key as the name of its lane."""
+    parts = [part.hex() if isinstance(part, bytes) else str(part) for part in key]
+    is_plain = len(parts) == 1 and not parts[0].startswith(UNKNOWN)
+    return parts[0] if is_plain else json.dumps(parts, ensure_ascii=False)
+
+
+def _check_columns(where: str, row_type: type, columns: tuple[Column, ...]) -> None:
+    seen = set(GUARDS)
+    for column in columns:
+        if column.name.lower() in seen:
+            raise ConfigError(
+                f"{where}: field {column.name!r} and another one differ only in case, "
+                "which SQLite does not tell apart"
+            )
+        seen.add(column.name.lower())
+    try:
+        inspect.signature(row_type).bind(**{column.name: None for column in columns})
+    except TypeError as error:
+        raise ConfigError(f"{where} can't be made from its fields alone: {error}") from error
+
+
+def check_identifier(name: str, where: str) -> None:
+    """Raises ConfigError if `name` can't name a table or column on every database."""
+    encoded = name.encode(errors="replace")
+    if not name or "\0" in name or len(encoded) > MAX_NAME_CHARACTERS:
+        raise ConfigError(f"{where}: a name has 1 to {MAX_NAME_CHARACTERS} bytes and no NUL")
+    if name.lower().startswith(("holdfast_", "sqlite_", "pg_")):
+        raise ConfigError(f"{where}: names that begin with holdfast_, sqlite_ or pg_ are reserved")
+    if encoded.decode() != name:
+        raise ConfigError(f"{where}: the name is not valid Unicode")
+
+
+def _column(where: str, field: dataclasses.Field[Any], annotation: Any) -> Column:
+    check_identifier(field.name, f"{where}, field {field.name!r}")
+    if field.name in GUARDS:
+        raise ConfigError(f"{where}: the field name {field.name!r} is reserved")
+    annotation, optional = _without_none(annotation)
+    kind = _kind_of(annotation)
+    if kind is None:
+        raise ConfigError(
+            f"{where}: field {field.name!r} is {annotation!r}; a column is one of "
+            f"{', '.join(cls.__name__ for cls in KINDS)}, dict, list, or one of these or None"
+        )
+    default: Any = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    if kind == "JSON":
+        try:
+            check, settle = json_checks(annotation)
+        except TypeError as error:
+            raise ConfigError(f"{where}: field {field.name!r}: {error}") from error
+    else:
+        check = settle = CHECKS[kind]
+    if optional:
+        check, settle = _or_none(check), _or_none(settle)
+    column = Column(field.name, kind, optional, annotation, default, check, settle)
+    if default is not dataclasses.MISSING:
+        try:
+            column.check(default)
+        except REFUSALS as error:
+            raise ConfigError(f"{where}: default of field {field.name!r}: {error}") from error
+    return column
+
+
+def _as_key(column: Column) -> Column:
+    """The column with values that are stored alike when they are equal: 1.50 is 1.5."""
+    if column.kind != "Decimal":
+        return column
+    return dataclasses.replace(column, check=decimal_key)
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        rest = [arg for arg in typing.get_args(annotation) if arg is not type(None)]
+        if len(rest) == 1:
+            return rest[0], True
+    return annotation, annotation is Any
+
+
+def _kind_of(annotation: Any) -> ColumnKind | None:
+    if isinstance(annotation, type) and annotation in KINDS:
+        return KINDS[annotation]
+    if annotation is Any or (typing.get_origin(annotation) or annotation) in (dict, list):
+        return "JSON"
+    return None
+
+
+def _or_none(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else check(value)

@@ -1,0 +1,1 @@
+"""The way of one event, from a feed into the rows of a projection."""

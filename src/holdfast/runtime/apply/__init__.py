@@ -1,0 +1,1 @@
+"""One transaction: rows, queue and checkpoint."""

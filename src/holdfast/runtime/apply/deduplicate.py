@@ -1,0 +1,305 @@
+"""Ledgers: which events of a feed have been here before, and which come too early.
+
+The journal's own positions say all that; it needs no ledger. Where others write the feed, an event
+may be in it twice, or before one that precedes it. A ledger is read once and written once for each
+batch, in the transaction that writes the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Generator, Iterable
+from typing import Literal, Protocol
+from uuid import UUID
+
+import msgspec
+
+from holdfast.errors import Revised
+from holdfast.model.event import RawEvent
+from holdfast.model.foreign_feed import Intake, VersionGap
+from holdfast.runtime.caches import drop_oldest
+from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.runtime.store.session import Session
+from holdfast.runtime.store.transaction import Work
+
+Place = Literal["next", "duplicate", "early"]
+"""Where an event stands: its turn, here before, or too early."""
+
+MAX_CACHED_STREAMS = 50_000
+
+NEW = -1
+"""The version of a stream that nobody has seen."""
+
+
+class Ledger(Protocol):
+    """What is known of the events that have been here."""
+
+    counts_all: bool
+    """Whether events that nobody handles count as well."""
+
+    def load(self, events: Iterable[RawEvent]) -> Collection[str]:
+        """Looks up what is needed to place these events; returns the streams it had to look up."""
+
+    def place(self, event: RawEvent) -> Place: ...
+
+    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+        """Events, up to the first whose turn it is not or that is none; returns how many.
+
+        Each has `passed` when the next one is taken.
+        """
+
+    def gap(self, event: RawEvent) -> VersionGap | None:
+        """Why an event is too early; None if a person has dealt with the one before it."""
+
+    def look_again(self, event: RawEvent) -> None:
+        """Raises Revised if the event's stream is elsewhere by now than this ledger thinks."""
+
+    def overtakes(self, event: RawEvent) -> bool:
+        """Whether an event whose turn it is belongs before all that waits in its closed lane."""
+
+    def waits(self, event: RawEvent) -> RawEvent:
+        """The event is about to wait in its lane; returns it with the version by which it does."""
+
+    def passed(self, event: RawEvent) -> None:
+        """The event is about to be applied, or skipped."""
+
+    def write(self, work: Work, checkpoint: Checkpoint) -> None:
+        """Writes what has passed, in the transaction; raises Revised if others came between."""
+
+    def commit(self) -> None: ...
+
+    def forget(self) -> None:
+        """The transaction is not in, or others may have changed something."""
+
+
+def ledger_of(intake: Intake | None, session: Session, checkpoint: Checkpoint) -> Ledger:
+    """The ledger of one projection on one feed."""
+    if intake is None:
+        return NoLedger()
+    if intake.contiguous:
+        return Versions(intake, session, checkpoint)
+    return Window(intake, session, checkpoint)
+
+
+class NoLedger:
+    """For the journal: every event has its turn, once."""
+
+    counts_all = False
+
+    def load(self, events: Iterable[RawEvent]) -> Collection[str]:  # noqa: ARG002
+        return ()
+
+    def place(self, event: RawEvent) -> Place:  # noqa: ARG002
+        return "next"
+
+    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+        events = [*events]
+        yield from events
+        return len(events)
+
+    def gap(self, event: RawEvent) -> VersionGap | None:
+        raise AssertionError(f"event {event.id} is not early")
+
+    def look_again(self, event: RawEvent) -> None: ...
+
+    def overtakes(self, event: RawEvent) -> bool:  # noqa: ARG002
+        return False
+
+    def waits(self, event: RawEvent) -> RawEvent:
+        return event
+
+    def passed(self, event: RawEvent) -> None: ...
+
+    def write(self, work: Work, checkpoint: Checkpoint) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def forget(self) -> None: ...
+
+
+class Versions:
+    """Streams whose versions count without a gap: the last version of each.
+
+    A stream is a projection's, not a feed's: when it moves to another feed, it goes on there.
+    """
+
+    counts_all = True
+
+    def __init__(self, intake: Intake, session: Session, checkpoint: Checkpoint) -> None:
+        self._intake, self._session, self._checkpoint = intake, session, checkpoint
+        self._known: dict[str, int] = {}
+        self._begun: dict[str, int] = {}
+        self._waiting: dict[str, tuple[float, int]] = {}
+
+    def load(self, events: Iterable[RawEvent]) -> Collection[str]:
+        missing = {event.stream for event in events if event.stream not in self._known}
+        if missing:
+            found = self._session.read_versions(self._checkpoint, sorted(missing))
+            for stream in missing:
+                self._known[stream] = found.get(stream, NEW)
+        return missing
+
+    def place(self, event: RawEvent) -> Place:
+        if event.type in self._intake.unnumbered:
+            return "next"
+        last = self._last(event.stream)
+        if last == NEW:
+            first = self._intake.first_version
+            # One below the first has not been here either: a person has to see it.
+            return "next" if first is None or event.version == first else "early"
+        if event.version == last + 1:
+            return "next"
+        return "early" if event.version > last else "duplicate"
+
+    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+        # By `place` and `passed`, for nearly all events there are.
+        begun, known, unnumbered = self._begun, self._known, self._intake.unnumbered
+        count = 0
+        for event in events:
+            stream, version = event.stream, event.version
+            last = begun[stream] if stream in begun else known[stream]
+            if event.type in unnumbered:
+                break
+            if (version != last + 1 or last == NEW) and self.place(event) != "next":
+                break
+            yield event
+            begun[stream] = version
+            count += 1
+        return count
+
+    def gap(self, event: RawEvent) -> VersionGap | None:
+        last, before = self._last(event.stream), event.version - 1
+        if self._session.is_resolved(
+            self._checkpoint, event.stream, before, even_early=last == before - 1
+        ):
+            return None
+        if last == NEW and event.version < self._first:
+            return VersionGap(
+                f"version {event.version} of stream {event.stream!r} is below {self._first}, with "
+                "which streams begin here; if they begin with it, say first_version="
+                f"{event.version} and requeue it"
+            )
+        if last == NEW:
+            what = f"is the first one seen of its stream, which begins at {self._first}"
+        else:
+            what = f"follows version {last}"
+        return VersionGap(
+            f"version {event.version} of stream {event.stream!r} {what}: what is between has not "
+            "come. If it comes, this goes on by itself; if it never will, holdfast queue requeue "
+            "--accept-gap goes on without it"
+        )
+
+    def look_again(self, event: RawEvent) -> None:
+        stream = event.stream
+        now = self._session.read_versions(self._checkpoint, [stream]).get(stream, NEW)
+        if now != self._known[stream]:
+            # Its rows have changed with it, and may be in memory as they were.
+            raise Revised(f"stream {stream!r} has moved on by another feed")
+
+    def overtakes(self, event: RawEvent) -> bool:
+        if event.type in self._intake.unnumbered:
+            return False
+        return event.version < self._waiting_in(event.stream)[0]
+
+    def waits(self, event: RawEvent) -> RawEvent:
+        first, last = self._waiting_in(event.stream)
+        if event.type in self._intake.unnumbered:
+            # Behind what came before it.
+            event = msgspec.structs.replace(event, version=last)
+        version = event.version
+        self._waiting[event.stream] = min(first, version), max(last, version)
+        return event
+
+    def passed(self, event: RawEvent) -> None:
+        if event.type not in self._intake.unnumbered:
+            self._begun[event.stream] = event.version
+
+    def write(self, work: Work, checkpoint: Checkpoint) -> None:
+        if self._begun:
+            # In order: neighbours are quicker to write together.
+            steps = {
+                stream: (self._known[stream], self._begun[stream]) for stream in sorted(self._begun)
+            }
+            work.write_versions(checkpoint, steps)
+
+    def commit(self) -> None:
+        self._known |= self._begun
+        self._begun.clear()
+        self._waiting.clear()
+        drop_oldest(self._known, most=MAX_CACHED_STREAMS)
+
+    def forget(self) -> None:
+        self._known.clear()
+        self._begun.clear()
+        self._waiting.clear()
+
+    @property
+    def _first(self) -> int:
+        first = self._intake.first_version
+        return 1 if first is None else first
+
+    def _waiting_in(self, stream: str) -> tuple[float, int]:
+        """The first and the last version that wait in a stream's lane."""
+        known = self._waiting.get(stream)
+        if known is None:
+            found = self._session.waiting_versions(self._checkpoint, stream)
+            known = found or (math.inf, max(self._last(stream), self._first - 1))
+            self._waiting[stream] = known
+        return known
+
+    def _last(self, stream: str) -> int:
+        return self._begun.get(stream, self._known[stream])
+
+
+class Window:
+    """Events without versions that count: the ids of the last ones."""
+
+    counts_all = False
+
+    def __init__(self, intake: Intake, session: Session, checkpoint: Checkpoint) -> None:
+        self._intake, self._session, self._checkpoint = intake, session, checkpoint
+        self._seen: set[UUID] = set()
+        self._begun: dict[UUID, int] = {}
+
+    def load(self, events: Iterable[RawEvent]) -> Collection[str]:
+        self._seen = set(self._session.seen_ids(self._checkpoint, [e.id for e in events]))
+        return ()
+
+    def place(self, event: RawEvent) -> Place:
+        return "duplicate" if event.id in self._seen or event.id in self._begun else "next"
+
+    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+        count = 0
+        for event in events:
+            if event.type in self._intake.unnumbered or self.place(event) != "next":
+                break
+            yield event
+            self.passed(event)
+            count += 1
+        return count
+
+    def gap(self, event: RawEvent) -> VersionGap | None:
+        raise AssertionError(f"event {event.id} has no version that counts")
+
+    def look_again(self, event: RawEvent) -> None: ...
+
+    def overtakes(self, event: RawEvent) -> bool:  # noqa: ARG002
+        return False
+
+    def waits(self, event: RawEvent) -> RawEvent:
+        # In the order of the feed: what others call a version may count something else.
+        return msgspec.structs.replace(event, version=event.position)
+
+    def passed(self, event: RawEvent) -> None:
+        self._begun[event.id] = event.position
+
+    def write(self, work: Work, checkpoint: Checkpoint) -> None:
+        if self._begun:
+            work.write_seen(checkpoint, self._begun, keep=self._intake.window_events)
+
+    def commit(self) -> None:
+        self._begun.clear()
+
+    def forget(self) -> None:
+        self._seen.clear()
+        self._begun.clear()

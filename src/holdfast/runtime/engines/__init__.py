@@ -1,0 +1,1 @@
+"""How one kind of projection applies events."""

@@ -1,0 +1,106 @@
+"""Events that are passed on to another system, which says later that it has them.
+
+No transaction is open meanwhile: the other system may take its time, or be away, and the database
+is not held up by that. The transaction that moves the checkpoint begins when all is acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from holdfast.model.event import RawEvent
+from holdfast.model.projection import Publisher
+from holdfast.runtime.engines.engine import EventFailed, Ran, run_singly
+from holdfast.runtime.engines.handlers import HandlerBatch, HandlerEngine
+from holdfast.runtime.engines.invoke import Function
+from holdfast.runtime.store.checkpoint import Advance, Checkpoint
+from holdfast.runtime.store.session import Session
+from holdfast.runtime.store.transaction import Work
+
+
+class PublishingEngine:
+    """Lets a publisher publish; `handlers` have the transaction."""
+
+    def __init__(self, publisher: Publisher, session: Session, handlers: HandlerEngine) -> None:
+        self._publisher, self._session, self._handlers = publisher, session, handlers
+
+    @contextmanager
+    def batch(
+        self,
+        checkpoint: Checkpoint | None,
+        work: Work | None,
+        *,
+        again: bool,
+        singly: bool,  # noqa: ARG002
+    ) -> Iterator[PublishingBatch]:
+        if checkpoint is not None:
+            # A runner that was deposed while it slept must not even begin.
+            self._session.check_epoch(checkpoint)
+        with ExitStack() as stack:
+            publishing = stack.enter_context(ExitStack())
+            publish = publishing.enter_context(self._publisher.batch())
+
+            def begin() -> HandlerBatch:
+                inner = self._handlers.batch(checkpoint, work, again=again, singly=True)
+                return stack.enter_context(inner)
+
+            yield PublishingBatch(self._handlers, publish, publishing.close, begin)
+
+    def committed(self) -> Sequence[Function]:
+        return self._handlers.committed()
+
+    def forget(self) -> None:
+        self._handlers.forget()
+
+    def drop(self, streams: Iterable[str]) -> None: ...
+
+
+class PublishingBatch:
+    """Events being published; `finish` returns when all are acknowledged."""
+
+    def __init__(
+        self,
+        handlers: HandlerEngine,
+        publish: Callable[[RawEvent], None],
+        finish: Callable[[], None],
+        begin: Callable[[], HandlerBatch],
+    ) -> None:
+        self._calls, self._publish, self._finish = handlers.calls, publish, finish
+        self._begin = begin
+        self._transaction: HandlerBatch | None = None
+        self.lane_of = handlers.calls.lane_of
+
+    def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
+        if instead is not None:  # A fallback, which may want to write.
+            return self._begun().apply(event, instead)
+        try:
+            handler = self._calls.definition.handler_of(event.type)
+        except Exception as error:
+            raise EventFailed(event, error) from error
+        if handler is None:
+            return False
+        handler(event, self._publish)
+        return True
+
+    is_full = False
+
+    def expect(self, events: Sequence[RawEvent]) -> None: ...
+
+    def run(self, events: Iterable[RawEvent]) -> Ran:
+        return run_singly(self.apply, events)
+
+    @contextmanager
+    def finished(self) -> Iterator[Work]:
+        self._finish()
+        with self._begun().finished() as work:
+            yield work
+
+    def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
+        self._finish()
+        return self._begun().advance(checkpoint, to)
+
+    def _begun(self) -> HandlerBatch:
+        if self._transaction is None:
+            self._transaction = self._begin()
+        return self._transaction

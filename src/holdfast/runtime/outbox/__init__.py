@@ -1,0 +1,1 @@
+"""Delivery by the queue: claims, executors and their relay."""

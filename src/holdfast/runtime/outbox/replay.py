@@ -1,0 +1,41 @@
+"""One item of the queue, tried at once because a person says so."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from holdfast.errors import HoldfastError
+from holdfast.runtime.engines.invoke import Caller
+from holdfast.runtime.failure.attempts import Halted
+from holdfast.runtime.failure.recovery import Give
+from holdfast.runtime.outbox.claim_renewal import Keeper
+from holdfast.runtime.outbox.relay import Relay
+from holdfast.runtime.store.faults import text_of
+from holdfast.runtime.store.queue_items import QueueItem
+from holdfast.runtime.store.session import Session
+
+
+def replay(relay: Relay, item: QueueItem, session: Session, caller: Caller) -> None:
+    """Tries one item now. Raises unless it is the first of its lane, and nobody has it."""
+    hand, claims = relay.hand(session, caller)
+    token = f"replay-{uuid4().hex}"
+    taken = claims.claim_head(token, item.lane)
+    if not taken:
+        raise HoldfastError(
+            f"item {item.id} is not free: a worker has it, or its projection is paused or not "
+            f"live; holdfast explain {item.projection} says more"
+        )
+    if taken[0].head.id != item.id:
+        hand.give_back(token, taken)
+        raise HoldfastError(
+            f"item {item.id} waits behind item {taken[0].head.id} of the same lane; that one "
+            "comes first"
+        )
+    try:
+        with Keeper(relay.renew).keeping(token):
+            hand.work(token, taken)
+    except Halted as halted:
+        if isinstance(halted.verdict, Give):
+            raise HoldfastError(
+                f"item {item.id} stops the projection: {text_of(halted.verdict.error)}"
+            ) from halted.verdict.error

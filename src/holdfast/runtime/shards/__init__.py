@@ -1,0 +1,1 @@
+"""One projection, run as several runners."""

@@ -1,0 +1,1 @@
+"""What the runtime needs of a database."""

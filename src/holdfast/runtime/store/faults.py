@@ -1,0 +1,126 @@
+"""Why a projection has stopped: as it is kept, and as people read it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from types import CodeType
+from uuid import UUID
+
+from holdfast.errors import TransactionEnded
+from holdfast.model.event import RawEvent
+from holdfast.runtime.store.clock import Clock
+
+
+def fault_of(error: BaseException, clock: Clock, event: RawEvent | None = None) -> Fault:
+    """The fault that an error makes; without an event, none is to blame."""
+    return Fault(
+        error_type=type(error).__name__,
+        error_message=text_of(error),
+        error_stacktrace=clean(format_error(error), MAX_STACKTRACE_CHARACTERS),
+        at=clock.now(),
+        position=event.position if event else None,
+        event_id=event.id if event else None,
+        event_type=event.type if event else None,
+        needs_reset=isinstance(error, TransactionEnded),
+        error=error,
+    )
+
+
+def fault_message(projection: str, fault: Fault) -> str:
+    """A fault in one sentence, with what to do next."""
+    at = "" if fault.position is None else f" at position {fault.position}"
+    what = "" if fault.event_type is None else f" on {fault.event_type!r} event {fault.event_id}"
+    told = f"projection {projection!r} stopped{at}{what}: {fault.error_type}: {fault.error_message}"
+    if fault.needs_reset:
+        return f"{told} (mend the handler, then holdfast reset {projection})"
+    before = "" if fault.position is None else "everything before it is committed; "
+    return f"{told} ({before}mend the cause, then start it again)"
+
+
+MAX_FRAMES = 50
+
+MAX_CAUSES = 10
+
+CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
+
+DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+def format_error(error: BaseException) -> str:
+    """The error with its traceback, its notes, and the errors it came from."""
+    try:
+        return "".join(_chain(error, ()))
+    except Exception as worse:
+        return f"(the traceback can't be had: {type(worse).__name__})"
+
+
+def _chain(error: BaseException, later: tuple[BaseException, ...]) -> Iterator[str]:
+    """The text of an error, given those that came of it."""
+    if isinstance(error, BaseExceptionGroup):
+        yield from traceback.format_exception(error)
+        return
+    later = (*later, error)
+    cause, said = error.__cause__, CAUSED
+    if cause is None and not error.__suppress_context__:
+        cause, said = error.__context__, DURING
+    # Who raises an error "from" itself makes a circle.
+    is_new = cause is not None and all(cause is not known for known in later)
+    if cause is not None and is_new and len(later) <= MAX_CAUSES:
+        yield from _chain(cause, later)
+        yield said
+    if error.__traceback__ is not None:
+        yield "Traceback (most recent call last):\n"
+        frames = [(f.f_code, line) for f, line in traceback.walk_tb(error.__traceback__)]
+        yield from (_frame(code, line) for code, line in frames[-MAX_FRAMES:])
+    yield from traceback.format_exception_only(error)
+
+
+@lru_cache(maxsize=1_000)
+def _frame(code: CodeType, line: int) -> str:
+    summary = traceback.FrameSummary(code.co_filename, line, code.co_name)
+    return "".join(traceback.format_list([summary]))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a projection stopped; the event's fields are None where no event is to blame.
+
+    `error` is the exception itself, in the process that has seen it. `needs_reset`: the rows may
+    be ahead of the checkpoint, so that going on would apply events twice.
+    """
+
+    error_type: str
+    error_message: str
+    error_stacktrace: str
+    at: datetime
+    position: int | None = None
+    event_id: UUID | None = None
+    event_type: str | None = None
+    needs_reset: bool = False
+    error: BaseException | None = field(default=None, compare=False, repr=False)
+
+
+MAX_MESSAGE_CHARACTERS = 2_000
+
+MAX_STACKTRACE_CHARACTERS = 16_000
+
+
+def text_of(error: BaseException) -> str:
+    """An error's message, even where asking for it fails."""
+    try:
+        return str(error)
+    except Exception as worse:
+        return f"(its text can't be had: {type(worse).__name__})"
+
+
+def clean(text: str, limit: int) -> str:
+    """Text that every database takes, cut in the middle where it is too long."""
+    text = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+    if len(text) <= limit:
+        return text
+    head, tail = limit // 4, limit - limit // 4
+    return f"{text[:head]}\n… {len(text) - limit:,} characters left out …\n{text[-tail:]}"

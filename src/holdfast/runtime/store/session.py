@@ -1,0 +1,148 @@
+"""A runner's own way to the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from holdfast.errors import StoreUnavailable
+from holdfast.model.definition import Definition
+from holdfast.model.event import RawEvent
+from holdfast.model.lane import Lane
+from holdfast.model.row_type import Key, TableSpec
+from holdfast.model.sql_spec import SetSpec
+from holdfast.runtime.store.checkpoint import Advance, Checkpoint
+from holdfast.runtime.store.faults import Fault
+from holdfast.runtime.store.queue_items import Waiting
+from holdfast.runtime.store.ranges import Sets
+from holdfast.runtime.store.transaction import RowChanges, Work
+
+
+class Session(Protocol):
+    """A runner's own way to the store, used by one thread."""
+
+    def open_checkpoint(self, projection: str, feed: str) -> Checkpoint:
+        """The checkpoint, made at position 0 if it is not there."""
+
+    def prepare(self, definition: Definition) -> None:
+        """Makes the projection's tables fit its definition, or raises SchemaError."""
+
+    def take_over(
+        self, checkpoint: Checkpoint, *, resumed: bool = False, ended_well: bool = False
+    ) -> Checkpoint:
+        """Raises the epoch, which fences every earlier runner, and marks it running.
+
+        `resumed`: this runner was the last to lead it, and has only lost its connection.
+        `ended_well`: the last leader can't have died of an event. What is not known to have ended
+        well counts as a death. Raises ProjectionFaulted where only a reset makes the rows right.
+        """
+
+    def lead_on(self, checkpoint: Checkpoint) -> None:
+        """This session takes the place of the one that its runner had before."""
+
+    def check_epoch(self, checkpoint: Checkpoint) -> None:
+        """Raises Fenced if another runner has taken over, or the projection was reset.
+
+        Raises Revised if a person has changed something.
+        """
+
+    def closed_lanes(self, checkpoint: Checkpoint) -> Mapping[str, Lane]: ...
+
+    def resolved_ahead(self, checkpoint: Checkpoint) -> Set[int]:
+        """Positions after the checkpoint, of a rewind, that a person has dealt with."""
+
+    def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> Sequence[Waiting]:
+        """What waits in a lane, in order."""
+
+    def read_versions(self, checkpoint: Checkpoint, streams: Sequence[str]) -> Mapping[str, int]:
+        """The last version of those streams that the projection knows, on whatever feed."""
+
+    def seen_ids(self, checkpoint: Checkpoint, ids: Sequence[UUID]) -> Sequence[UUID]:
+        """Those of the ids that the projection has seen, on whatever feed."""
+
+    def waiting_versions(self, checkpoint: Checkpoint, lane: str) -> tuple[int, int] | None:
+        """The first and the last version that wait in a lane."""
+
+    def undecoded_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> Sequence[Waiting]:
+        """What is to be tried in a lane, in whatever place, and could not be decoded before."""
+
+    def renumber(self, checkpoint: Checkpoint, events: Mapping[int, RawEvent]) -> None:
+        """Gives items, by id, the stream and version of their events; raises Fenced."""
+
+    def is_resolved(
+        self, checkpoint: Checkpoint, stream: str, version: int, *, even_early: bool
+    ) -> bool:
+        """Whether a person has dealt with a version of a stream; `even_early`: that came early."""
+
+    def begin_feed(
+        self, checkpoint: Checkpoint, origin: str, position: int
+    ) -> tuple[str, Checkpoint]:
+        """Notes what tells the feed from another of its name, and where it begins, if it is new.
+
+        Returns what was noted first, and the checkpoint as it is.
+        """
+
+    def begin_feeds(self, projection: str, feeds: Mapping[str, tuple[str, int]]) -> None:
+        """The same for all feeds of a projection at once, if it has begun with none of them."""
+
+    def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
+        """Notes, durably, that this event is tried alone, in case the process dies of it.
+
+        `attempts`: so many times, with this one, processes have tried it alone and died or not yet.
+        """
+
+    def note_wait(
+        self, checkpoint: Checkpoint, until: datetime, reason: str, *, keep_mark: bool
+    ) -> None:
+        """Notes, durably, why nothing happens until then. `keep_mark`: nothing was tried."""
+
+    def release(self, checkpoint: Checkpoint) -> None:
+        """Marks the projection stopped, unless another runner has taken over."""
+
+    def record_fault(self, checkpoint: Checkpoint, fault: Fault) -> None:
+        """Marks the projection faulted, durably, unless another runner has taken over."""
+
+    def sets(self, spec: SetSpec) -> Sets:
+        """A SqlProjection's statements on this session."""
+
+    def has_rows(self, table: TableSpec) -> bool:
+        """Whether a table has any row at all."""
+
+    def load_rows(
+        self, table: TableSpec, keys: Sequence[Key]
+    ) -> Mapping[Key, tuple[tuple[Any, ...], int]]:
+        """The stored values and position of those rows that exist."""
+
+    def transaction(self) -> AbstractContextManager[Work]:
+        """Commits at the end of the block; rolls back if it raises."""
+
+    def advance(
+        self, checkpoint: Checkpoint, to: Advance, rows: tuple[TableSpec, RowChanges] | None = None
+    ) -> Checkpoint:
+        """Writes rows and moves the checkpoint on, as a transaction of its own.
+
+        The same as with `transaction`, and quicker where the database is far away.
+        """
+
+    def working(self) -> AbstractContextManager[None]:
+        """Users' code runs in this block, and changes nothing in the store but by its `tx`."""
+
+    def abort(self) -> None:
+        """Ends the transaction that another thread is in, where that can be done."""
+
+    def unavailable(self, error: BaseException) -> StoreUnavailable | None:
+        """The store's failure behind `error`, or None when the store is not to blame."""
+
+    def interrupt(self) -> None:
+        """Cancels the statement that runs, if any; may be called from another thread."""
+
+    def refused(self, error: BaseException) -> bool:
+        """Whether the store refused values, which come from events, rather than a statement."""
+
+    def rest(self) -> None:
+        """Lets go of what it holds open, which is opened again when it is needed."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,66 @@
+"""What a driver's error means to a caller whose transaction was joined.
+
+It becomes one of ours, which says what is to be done with the transaction. The driver's error stays
+as its cause.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.errors import AppendError, HoldfastError, StoreConflict
+from holdfast.sql.database import Database, causes
+
+AGAIN = "roll the transaction back and run it again from its start"
+
+
+@contextmanager
+def translated(database: Database) -> Iterator[None]:
+    """Runs our statements on a connection of the caller's."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        if (ours := _meaning(error, database)) is not None:
+            raise ours from error
+        raise
+
+
+def _meaning(error: Exception, database: Database) -> HoldfastError | None:
+    """What a driver's error means to the caller, or None to let it pass."""
+    for cause in causes(error):
+        # asyncpg and psycopg say sqlstate, psycopg2 says pgcode.
+        match getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None):
+            case "25P02":
+                return AppendError(f"this transaction has failed before; {AGAIN}")
+            case "25006":
+                return AppendError("this transaction is read-only; append in one that may write")
+            case "42P01" | "42883" | "3F000":
+                return _no_tables()
+            case "23505":
+                # Only where the transaction's snapshot is older than the other append, or two
+                # transactions append events of the same ids to different streams.
+                return StoreConflict(f"another transaction has appended the same; {AGAIN}")
+            case "40001" | "40P01" | "55P03":
+                return StoreConflict(f"{_first_line(cause)}; {AGAIN}")
+        code = getattr(cause, "sqlite_errorcode", None)
+        if isinstance(code, int) and code & 0xFF == sqlite3.SQLITE_BUSY:
+            return StoreConflict(
+                f"another connection writes to this SQLite file ({cause}); {AGAIN}. Begin it with "
+                "BEGIN IMMEDIATE: one that reads first is refused instead of waiting"
+            )
+    return database.unavailable(error)
+
+
+def _no_tables() -> AppendError:
+    return AppendError(
+        "this connection sees no holdfast tables: it is on another database (or another "
+        "search_path) than the journal; connection= joins a transaction of the journal's own"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,165 @@
+"""Dead letters that others have written, on their way into the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TypeVar
+from uuid import UUID
+
+import msgspec
+
+from holdfast.model.event import RawEvent
+from holdfast.model.foreign_feed import Intake
+from holdfast.runtime.run.foreign_source import ForeignLetter, ForeignSource
+from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.runtime.store.clock import Clock
+from holdfast.runtime.store.queue_items import Entry, Status
+from holdfast.sql.database import Connection, Database
+from holdfast.sql.store.audit import write_audit
+from holdfast.sql.store.lane_rows import refresh
+from holdfast.sql.store.operator_transaction import changes
+from holdfast.sql.store.transaction import SqlWork
+from holdfast.sql.values import as_json, uuid
+
+T = TypeVar("T")
+
+IMPORT_EVENTS = 500
+"""Events that are put into the queue in one transaction."""
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read from a dead-letter topic, put into the queue, and left alone as known.
+
+    `is_complete`: the topic was read to its end.
+    """
+
+    read: int
+    added: int
+    known: int
+    is_complete: bool
+    dry_run: bool
+
+
+class Letters:
+    """Puts dead letters into the queue of one projection, in the name of a person."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        projection: str,
+        intake: Intake,
+        lane_of: Callable[[RawEvent], str],
+        by: str,
+        note: str | None,
+    ) -> None:
+        self._database, self._clock, self._projection = database, clock, projection
+        self._lane_of, self._by, self._note = lane_of, by, note
+        self._intake = intake
+
+    def bring_in(
+        self, source: ForeignSource, topic: str, status: Status, *, limit: int, dry_run: bool
+    ) -> Imported:
+        """Reads a topic to its end, or until so many are in the queue."""
+        read = added = 0
+        is_complete = True
+        for found in batched(source.letters(topic), IMPORT_EVENTS):
+            if added >= limit:
+                is_complete = False
+                break
+            read += len(found)
+            by_feed: dict[str, list[ForeignLetter]] = {}
+            for letter in found:
+                by_feed.setdefault(letter.feed or source.feed, []).append(letter)
+            for feed, letters in by_feed.items():
+                part = letters[: limit - added]
+                is_complete = is_complete and len(part) == len(letters)
+                added += self._bring_in(feed, part, status, dry_run=dry_run)
+        return Imported(
+            read=read, added=added, known=read - added, is_complete=is_complete, dry_run=dry_run
+        )
+
+    def _bring_in(
+        self, feed: str, letters: Sequence[ForeignLetter], status: Status, *, dry_run: bool
+    ) -> int:
+        """Puts events of one feed into the queue; returns how many were not there."""
+        names = {"projection": self._projection, "feed": feed}
+        added: set[int] = set()
+        for attempt in changes(self._database):
+            with attempt as connection:
+                events = self._new(connection, names, letters)
+                new = [Entry(event, self._lane_of(event), status) for event in events]
+                if dry_run or not new:
+                    return len(new)
+                connection.run("open_checkpoint", names)
+                connection.run("revise", names)
+                checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
+                at = self._clock.now()
+                added = SqlWork(self._database, connection).enqueue(checkpoint, new, at)
+                for lane in sorted({entry.lane for entry in new}):
+                    refresh(connection, self._projection, feed, lane)
+                write_audit(
+                    connection,
+                    at=at,
+                    by=self._by,
+                    action="import",
+                    projection=self._projection,
+                    subject={"feed": feed, "positions": sorted(added)},
+                    note=self._note,
+                )
+        self._database.announce()
+        return len(added)
+
+    def _new(
+        self, connection: Connection, names: Mapping[str, str], letters: Sequence[ForeignLetter]
+    ) -> Sequence[RawEvent]:
+        """The events that are neither applied, as far as that can be known, nor in the queue."""
+        new = []
+        is_known = self._known(connection, [letter.event for letter in letters])
+        rows = connection.run("read_checkpoint", names)
+        reached = Checkpoint(*rows[0]).position if rows else 0
+        for letter in letters:
+            event = letter.event
+            if is_known(event) or self._is_queued(connection, names, letter):
+                continue
+            if not self._intake.contiguous:
+                if letter.position is not None and letter.position <= reached:
+                    continue  # It was passed there, and does not wait.
+                event = msgspec.structs.replace(event, version=event.position)
+            new.append(event)
+        return new
+
+    @staticmethod
+    def _is_queued(connection: Connection, names: Mapping[str, str], letter: ForeignLetter) -> bool:
+        """Whether an event is in the queue, from its own feed or from a letter."""
+        positions = [letter.event.position]
+        if letter.position is not None:
+            positions.append(letter.position)
+        return any(
+            uuid(event_id) == letter.event.id
+            for position in positions
+            for _, event_id in connection.run("item_at", {**names, "position": position})
+        )
+
+    def _known(
+        self, connection: Connection, events: Sequence[RawEvent]
+    ) -> Callable[[RawEvent], bool]:
+        projection = {"projection": self._projection}
+        if self._intake.contiguous:
+            streams = as_json(sorted({event.stream for event in events}))
+            found = connection.run("read_versions", {**projection, "streams": streams})
+            versions: dict[str, int] = dict(found)
+            unnumbered = self._intake.unnumbered
+            return lambda e: e.type not in unnumbered and e.version <= versions.get(e.stream, -1)
+        ids = as_json([event.id for event in events])
+        seen = {UUID(id_) for (id_,) in connection.run("seen_ids", {**projection, "ids": ids})}
+        return lambda event: event.id in seen
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items in lists of up to so many."""
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part

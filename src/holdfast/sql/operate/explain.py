@@ -1,0 +1,328 @@
+"""Why a projection does not advance, as far as the database knows.
+
+What hinders it comes first, in the order in which a person would have to mend it; at the end stands
+how much is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.model.feed_names import MESSAGES, is_journal, is_ours
+from holdfast.runtime.status import ProjectionStatus
+from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.runtime.store.clock import Clock
+from holdfast.runtime.store.queue_items import Status
+from holdfast.sql.database import Connection, Database
+from holdfast.sql.operate.status import Heads, read_status
+from holdfast.sql.values import moment, uuid
+
+MAX_HEADS = 5
+"""So many closed lanes are named."""
+
+MAX_QUERY_CHARACTERS = 500
+
+Kind = Literal[
+    "no_worker",
+    "mode",
+    "paused",
+    "faulted",
+    "waiting",
+    "lanes_closed",
+    "held",
+    "resharding",
+    "behind",
+    "nothing_to_do",
+]
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason, or the lack of one: `text` says it, `fields` has the facts."""
+
+    kind: Kind
+    text: str
+    fields: dict[str, Any] = {}
+
+
+def explain(
+    database: Database, clock: Clock, projection: str, feed: str, heads: Heads
+) -> list[Reason]:
+    """Why a projection does not advance; the last reasons say how much there is to do."""
+    found = [s for s in read_status(database, clock, heads) if s.projection == projection]
+    with database.reading() as connection:
+        if not found:
+            head = int(connection.run("head")[0][0]) if is_ours(feed) else sum(heads.values())
+            return [*_never_ran(head)]
+        if [s.feed for s in found] == [feed] and is_ours(feed):
+            return _reasons(database, connection, found[0])
+        reasons = [
+            msgspec.structs.replace(
+                reason, text=f"{s.feed}: {reason.text}", fields={"feed": s.feed, **reason.fields}
+            )
+            for s in found
+            for reason in _reasons(database, connection, s)
+        ]
+    return sorted(reasons, key=lambda reason: reason.kind in ("behind", "nothing_to_do"))
+
+
+def _reasons(database: Database, connection: Connection, status: ProjectionStatus) -> list[Reason]:
+    return [
+        *_paused(status),
+        *_mode(status),
+        *_faulted(connection, status),
+        *_no_worker(connection, status),
+        *_waiting(status),
+        *_held(database, connection, status),
+        *_resharding(connection, status),
+        *_lanes_closed(connection, status),
+        *_rest(status),
+    ]
+
+
+def _never_ran(head: int) -> Iterator[Reason]:
+    yield Reason(kind="no_worker", text="it has never run here", fields={"leader": None})
+    if head:
+        yield Reason(
+            kind="behind",
+            text=f"it is behind by {head:,} events",
+            fields={"position": 0, "head": head, "lag_events": head},
+        )
+
+
+def _paused(status: ProjectionStatus) -> Iterator[Reason]:
+    if status.paused_at is None:
+        return
+    why = f": {status.paused_note}" if status.paused_note else ", without a note"
+    yield Reason(
+        kind="paused",
+        text=f"it is paused by {status.paused_by} since {_at(status.paused_at)}{why}",
+        fields={
+            "by": status.paused_by,
+            "since": status.paused_at,
+            "note": status.paused_note,
+            "leader": status.leader,
+        },
+    )
+
+
+def _mode(status: ProjectionStatus) -> Iterator[Reason]:
+    if status.mode not in (None, "live"):
+        what = "nobody applies anything" if status.mode == "off" else "events are only looked at"
+        yield Reason(
+            kind="mode",
+            text=f"its mode is {status.mode}: {what}",
+            fields={"mode": status.mode},
+        )
+
+
+def _is_led(status: ProjectionStatus) -> bool:
+    if status.delivery == "outbox":
+        return status.state in ("running", "paused")
+    return status.leader is not None
+
+
+def _faulted(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+    error = status.last_error
+    if error is None or status.leader is not None:
+        return
+    item, item_status, queued_at = _item_of(connection, status, error.position)
+    # What stops a projection from the queue was there before, and is left there to be tried.
+    is_parked_since = item_status == "dead" or (queued_at is not None and queued_at > error.at)
+    if is_parked_since and not status.needs_reset:
+        return
+    where = "" if error.position is None else f" at position {error.position:,}"
+    what = "" if error.event_type is None else f", {error.event_type!r} event {error.event_id}"
+    yield Reason(
+        kind="faulted",
+        text=f"it stopped{where}{what}, {_at(error.at)}: {error.type}: {error.message}",
+        fields={
+            "at": error.at,
+            "position": error.position,
+            "event_id": error.event_id,
+            "event_type": error.event_type,
+            "item": item,
+            "item_status": item_status,
+            "is_passed": error.position is not None and error.position <= status.position,
+            "error_type": error.type,
+            "error_message": error.message,
+            "error_stacktrace": error.stacktrace,
+            "needs_reset": status.needs_reset,
+        },
+    )
+
+
+def _item_of(
+    connection: Connection, status: ProjectionStatus, position: int | None
+) -> tuple[int | None, Status | None, datetime | None]:
+    """The id and status of an event in the queue, and since when it is there."""
+    if position is None or position > status.position:
+        return None, None, None
+    names = {"projection": status.projection, "feed": status.feed, "position": position}
+    for id_, item_status, created_at in connection.run("item_of_fault", names):
+        return id_, item_status, moment(created_at)
+    return None, None, None
+
+
+def _no_worker(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+    if _is_led(status) or status.waiting_until is not None:
+        return
+    names = {"projection": status.projection, "feed": status.feed}
+    last = Checkpoint(*connection.run("read_checkpoint", names)[0])
+    fields: dict[str, Any] = {"leader": None, "unclean_ends": 0, "mark_position": None}
+    text = "no worker runs it" if status.epoch else "it has never run here"
+    if last.state == "running":
+        fields |= {"unclean_ends": last.unclean_ends + 1, "mark_position": last.mark_position}
+        text += "; the last one ended without a word"
+        if last.mark_position is not None:
+            text += f", at the event at position {last.mark_position:,}, which was tried alone"
+    yield Reason(kind="no_worker", text=text, fields=fields)
+
+
+def _waiting(status: ProjectionStatus) -> Iterator[Reason]:
+    if status.waiting_until is not None:
+        yield Reason(
+            kind="waiting",
+            text=f"it waits until {_at(status.waiting_until)} for {status.waiting_for}",
+            fields={"until": status.waiting_until, "waiting_for": status.waiting_for},
+        )
+
+
+def _held(database: Database, connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+    if not is_journal(status.feed):
+        return
+    if status.delivery == "outbox" and status.position == status.head:
+        return  # Nobody reads the feed any more.
+    chunk = database.settled(connection, status.position, 1)
+    if chunk.events or not chunk.held:
+        return
+    visible = connection.read(status.position, 1)
+    holders = [
+        {
+            "pid": pid,
+            "user": user,
+            "application": application,
+            "state": state,
+            "since": moment(since),
+            "query": None if query is None else query[:MAX_QUERY_CHARACTERS],
+        }
+        for pid, user, application, state, since, query in connection.run(
+            "append_holders", {"before": visible[0][0] if visible else status.head}
+        )
+    ]
+    if not holders:
+        return  # It has just ended.
+    first = holders[0]
+    since = first["since"]
+    yield Reason(
+        kind="held",
+        text=(
+            f"events after position {status.position:,} are held back by an append that has not "
+            f"ended: process {first['pid']} of the database server"
+            + (f", since {_at(since)}" if since else "")
+            + (f", its last statement: {first['query']}" if first["query"] else "")
+        ),
+        fields={"position": status.position, "appends": holders},
+    )
+
+
+def _resharding(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+    """The number of shards is being changed, which waits for all of them."""
+    if not is_journal(status.feed) or status.delivery == "outbox":
+        return
+    rows = connection.run("read_layout", {"projection": status.projection})
+    if not rows or rows[0][1] is None:
+        return
+    shards, next_shards, barrier = rows[0]
+    where = "waits there for the others" if status.position >= barrier else "others wait for it"
+    yield Reason(
+        kind="resharding",
+        text=f"it changes from {shards} to {next_shards} shards at position {barrier:,}; {where}",
+        fields={"shards": shards, "next_shards": next_shards, "barrier": barrier},
+    )
+
+
+def _lanes_closed(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+    if not status.closed_lanes:
+        return
+    names = {"projection": status.projection, "feed": status.feed, "limit": MAX_HEADS}
+    query = "lane_heads" if is_ours(status.feed) else "lane_heads_by_version"
+    heads = [
+        {
+            "id": id_,
+            "lane": lane,
+            "status": state,
+            "position": position,
+            "event_type": event_type,
+            "event_id": uuid(event_id),
+            "attempts": attempts,
+            "next_attempt_at": moment(next_attempt_at),
+            "error_type": error_type,
+            "error_message": error_message,
+            "events": events,
+        }
+        for (
+            id_, lane, state, position, event_type, event_id, attempts, next_attempt_at,
+            error_type, error_message, events,
+        ) in connection.run(query, names)
+    ]  # fmt: skip
+    if status.delivery == "outbox":
+        # Whatever is appended waits in a lane; those that fail are of interest.
+        heads = [head for head in heads if head["status"] in ("failed", "dead")]
+        if not heads:
+            return
+    lanes, events = status.closed_lanes, status.queued_events
+    others_go_on = status.state == "running" and status.waiting_until is None
+    yield Reason(
+        kind="lanes_closed",
+        text=(
+            f"{lanes:,} {'lane is' if lanes == 1 else 'lanes are'} closed, with {events:,} "
+            f"{'event' if events == 1 else 'events'} in the queue"
+            + ("; no other lane is held up" if others_go_on else "")
+        ),
+        fields={"lanes": lanes, "events": events, "heads": heads},
+    )
+
+
+def _rest(status: ProjectionStatus) -> Iterator[Reason]:
+    if not status.is_head_known:
+        yield Reason(
+            kind="behind",
+            text="how much is left can't be known: the brokers do not answer",
+            fields={"position": status.position, "head": None, "lag_events": None},
+        )
+        return
+    places = {"position": status.position, "head": status.head, "lag_events": status.lag_events}
+    if status.lag_events:
+        works = status.state == "running" and status.waiting_until is None
+        yield Reason(
+            kind="behind",
+            text=(
+                f"it is behind by {status.lag_events:,} "
+                f"{'event' if status.lag_events == 1 else 'events'}"
+                + (", and at work" if works else "")
+            ),
+            fields={
+                **places,
+                "lag_seconds": status.lag_seconds,
+                "events_per_second": status.events_per_second,
+                "leader": status.leader,
+            },
+        )
+    else:
+        yield Reason(
+            kind="nothing_to_do",
+            text=(
+                "every message is delivered"
+                if status.feed == MESSAGES
+                else f"it has passed every event, up to position {status.position:,}"
+            ),
+            fields=places,
+        )
+
+
+def _at(at: Any) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,218 @@
+"""What operators do to a projection as a whole."""
+
+from __future__ import annotations
+
+from holdfast.errors import ConfigError, HoldfastError
+from holdfast.model.definition import Definition
+from holdfast.model.feed_names import JOURNAL, shard_feeds
+from holdfast.model.projection import TableProjection
+from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.sql.database import Connection, Database
+from holdfast.sql.outbox.registration import add_types, show
+from holdfast.sql.store.audit import Changed
+from holdfast.sql.store.operator_transaction import changes
+from holdfast.sql.store.shard_layouts import admit, feeds_of, reset_layout
+from holdfast.sql.store.tables import clear_tables
+from holdfast.sql.values import AT_ONCE
+
+
+def reset(database: Database, definition: Definition, change: Changed | None = None) -> list[str]:
+    """Clears a projection's tables and checkpoint in one transaction; returns the tables' names.
+
+    Whoever runs it now is fenced, and begins again at the first event.
+    """
+    name = {"projection": definition.name}
+    whose = {**name, "feed": definition.feed}
+    for attempt in changes(database):
+        with attempt as connection:
+            reset_layout(connection, definition)
+            connection.run("reset_checkpoint", name)
+            connection.run("be_brief")
+            # An append may come in between: its lane is counted again, under a lock.
+            connection.run("reset_lanes", name)
+            connection.run("reset_queue", name)
+            connection.run("reset_streams", name)
+            connection.run("reset_seen", name)
+            connection.run("lock_all_lanes", whose)
+            connection.run("count_lanes", whose)
+            connection.run("open_empty_lanes", whose)
+            if definition.outbox is None:
+                connection.run("forget_outbox_types", name)
+                connection.run("forget_outbox", name)
+            else:
+                ((drawn,),) = connection.run("last_drawn")
+                connection.run("reset_outbox", {**name, "until": drawn})
+                connection.run("clear_outbox_types", whose)
+                add_types(connection, definition)
+            connection.run("count_registration")
+            tables = clear_tables(connection, definition)
+            if change is not None:
+                change.write(connection, "reset", definition.name, {"tables": tables})
+    show(database)
+    database.announce()
+    return tables
+
+
+def owned_tables(database: Database, definition: Definition) -> list[str]:
+    """The tables that a projection has made."""
+    with database.reading() as connection:
+        rows = connection.run("owned_tables", {"projection": definition.name})
+    return [name for name, _ in rows]
+
+
+def depose(database: Database, projection: str, change: Changed | None = None) -> int:
+    """Takes the projection from whoever runs it; returns how many leases it had."""
+    with database.reading() as connection:
+        rows = connection.run("checkpoints_of", {"projection": projection})
+    found = {checkpoint_id: epoch for checkpoint_id, epoch, *_ in rows}
+    held = database.leased(found)
+    for checkpoint_id, epoch in found.items():
+        for attempt in changes(database):
+            with attempt as connection:
+                # In here: where nothing can be written, nothing has changed.
+                database.depose(checkpoint_id)
+                # Under a later epoch somebody has taken over already, and is not meant.
+                connection.run("raise_epoch", {"id": checkpoint_id, "epoch": epoch})
+                if change is not None:
+                    change.write(connection, "depose", projection, {"epoch": epoch})
+    return len(held)
+
+
+def read_positions(
+    database: Database, definition: Definition, feed: str | None
+) -> list[tuple[int, str]]:
+    """Position and state of a projection's checkpoint on a feed; None: on all its shards."""
+    name = {"projection": definition.name}
+    with database.reading() as connection:
+        # In this order: where shards change in between, one of the new ones is missed.
+        is_journals = definition.outbox is None and definition.feed == JOURNAL
+        layouts = connection.run("read_layout", name) if is_journals else []
+        rows = connection.run("checkpoints_of", name)
+    shards = layouts[0][0] if layouts else definition.shards
+    feeds = [feed or definition.feed] if shards == 1 or feed else shard_feeds(shards)
+    found = {of: (position, state) for *_, position, state, of in rows}
+    return [found.get(feed, (0, "stopped")) for feed in feeds]
+
+
+def pause(database: Database, definition: Definition, change: Changed) -> bool:
+    """Stops a projection's work until it is resumed; returns whether it was not paused before.
+
+    When this returns, nothing is committed any more.
+    """
+    projection = definition.name
+    names = {"projection": projection, "feed": definition.feed}
+    for attempt in changes(database):
+        with attempt as connection:
+            for feed in feeds_of(connection, definition):
+                admit(connection, projection, feed)
+                connection.run("open_checkpoint", {**names, "feed": feed})
+            paused = connection.run(
+                "pause", {**names, "at": change.at, "by": change.by, "note": change.note}
+            )
+            if paused:
+                # Those who are at work in outbox delivery can't finish.
+                connection.run("be_brief")
+                connection.run("revoke_lanes", {**names, "at": AT_ONCE})
+                connection.run("unclaim_all", names)
+                change.write(connection, "pause", projection, {})
+    database.announce()
+    return bool(paused)
+
+
+def resume(database: Database, projection: str, change: Changed) -> bool:
+    """Lets a projection go on; returns whether it was paused."""
+    for attempt in changes(database):
+        with attempt as connection:
+            connection.run("hold_layout", {"projection": projection})
+            resumed = connection.run("resume", {"projection": projection})
+            if resumed:
+                change.write(connection, "resume", projection, {})
+    database.announce()
+    return bool(resumed)
+
+
+def forward(
+    database: Database, definition: Definition, feed: str, to: int, change: Changed
+) -> None:
+    """Goes on from a later position of a feed that others write; what is between is lost."""
+    name = definition.name
+    if definition.intake is None:
+        raise ConfigError(
+            f"projection {name!r} can't be taken forward: nothing of the journal is ever missing. "
+            "To go on without an event, park and resolve it: holdfast queue add"
+        )
+    names = {"projection": name, "feed": feed}
+    for attempt in changes(database):
+        with attempt as connection:
+            rows = connection.run("read_checkpoint", names)
+            if not rows:
+                raise HoldfastError(f"projection {name!r} has never run on feed {feed!r}")
+            before = Checkpoint(*rows[0]).position
+            if not connection.run("forward", {**names, "position": to}):
+                raise HoldfastError(
+                    f"projection {name!r} is at position {before} of {feed}, and not before {to}"
+                )
+            change.write(connection, "forward", name, {"feed": feed, "from": before, "to": to})
+    database.announce()
+
+
+def rewind(database: Database, definition: Definition, to: int | None, change: Changed) -> int:
+    """Goes back to a position, or (None) to before the first skipped event; returns the position.
+
+    Raises where events that are applied again would leave other rows than before.
+    """
+    name = definition.name
+    if definition.outbox is not None:
+        raise ConfigError(
+            f"projection {name!r} can't be rewound: its events come from the queue, each of them "
+            f"once. holdfast reset {name} delivers all of them again"
+        )
+    if definition.intake is not None:
+        raise ConfigError(
+            f"projection {name!r} can't be rewound: it knows which events it has seen, so going "
+            f"back would change nothing. holdfast reset {name} builds it again"
+        )
+    if isinstance(definition.instance, TableProjection):
+        raise ConfigError(
+            f"projection {name!r} can't be rewound: each of its rows remembers the last event it "
+            "has seen, so going back would change nothing, and a skipped event can't be put in "
+            f"before later ones. holdfast reset {name} builds it again from the first event"
+        )
+    if not definition.instance.replayable:
+        raise ConfigError(
+            f"projection {name!r} can't be rewound: its handlers would see events again and may "
+            "write them twice. If they write the same rows every time, say so with "
+            f"replayable = True in the class; otherwise holdfast reset {name} builds it again"
+        )
+    for attempt in changes(database):
+        with attempt as connection:
+            feeds = [{"projection": name, "feed": f} for f in feeds_of(connection, definition)]
+            position = _first_skip(connection, name, feeds) if to is None else to
+            # All of them, and not one after the other.
+            rewound = [f for f in feeds if connection.run("rewind", {**f, "position": position})]
+            if not rewound:
+                raise HoldfastError(
+                    f"projection {name!r} is not beyond position {position}, so there is nothing "
+                    "to go back for; holdfast status says where it is"
+                )
+            forgotten: list[int] = []
+            for names in rewound:
+                items = connection.run("forget_ahead", {**names, "position": position})
+                forgotten += [row[0] for row in items]
+                connection.run("open_empty_lanes", names)
+                connection.run("count_lanes", names)
+            change.write(connection, "rewind", name, {"position": position, "items": forgotten})
+    database.announce()
+    return position
+
+
+def _first_skip(connection: Connection, projection: str, feeds: list[dict[str, str]]) -> int:
+    """The position before the first event that was skipped."""
+    found = [connection.run("first_skip", names)[0][0] for names in feeds]
+    first = min((position for position in found if position is not None), default=None)
+    if first is None:
+        raise HoldfastError(
+            f"projection {projection!r} has no skipped event in the queue (holdfast queue list "
+            "--status skipped); to go back elsewhere, name a position"
+        )
+    return int(first) - 1

@@ -1,0 +1,348 @@
+"""Outbox delivery as people see it: what waits, who works, in which mode; and messages to send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from holdfast.errors import AppendError, ConfigError
+from holdfast.model.definition import MODES, Mode
+from holdfast.model.event import NewEvent, check_stream
+from holdfast.model.feed_names import JOURNAL
+from holdfast.runtime.store.queue_items import OUTSTANDING, QueueItem, QueueSelection, Status
+from holdfast.sql.database import Connection, Database, Row, handled_database, refuse_handlers
+from holdfast.sql.journal.encode import Records
+from holdfast.sql.journal.join import joined, joined_async
+from holdfast.sql.operate.queue import Queue
+from holdfast.sql.outbox.registration import show
+from holdfast.sql.store.audit import write_audit
+from holdfast.sql.store.operator_transaction import changes
+from holdfast.sql.values import AT_ONCE, moment
+from holdfast.threads import in_thread
+
+FORGET = ("reset_lanes", "reset_queue", "forget_outbox_types", "forget_outbox")
+FAR_AHEAD = datetime.max.replace(tzinfo=UTC)
+
+ALIVE_SECONDS = 10.0
+"""A process that was seen so lately is taken for alive."""
+
+
+class RelayStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that delivers a projection, or has done so, and what came of its attempts.
+
+    In shadow mode it has `looked` at events, for so many seconds, and could not decode the
+    `unreadable` ones.
+    """
+
+    process: str
+    is_alive: bool
+    started_at: datetime
+    seen_at: datetime
+    applied: int
+    failed: int
+    looked: int
+    unreadable: int
+    looked_seconds: float
+
+
+class OutboxReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One outbox projection. `depth` counts its items by status, `backfill_left` is in positions.
+
+    `applied` and `failed` count attempts, over all processes that have ever worked. `items` are the
+    oldest in the statuses that were asked for.
+    """
+
+    projection: str
+    mode: Mode
+    backfill_left: int
+    depth: dict[str, int]
+    oldest_pending_seconds: float
+    applied: int
+    failed: int
+    relays: tuple[RelayStatus, ...]
+    items: tuple[QueueItem, ...]
+
+
+class Outbox:
+    """The outbox projections and the sinks of an App's database, and messages for the sinks."""
+
+    def __init__(
+        self,
+        database: Database,
+        queue: Queue,
+        *,
+        records: Records,
+        prepare: Callable[[], None],
+        check_prepared: Callable[[], None],
+        replay: Callable[[QueueItem], None],
+    ) -> None:
+        self._database, self._queue, self._records = database, queue, records
+        self._prepare, self._check_prepared, self._replay = prepare, check_prepared, replay
+        self._clock = records.clock
+
+    def send(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str,
+        id: UUID | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        connection: Any = None,
+    ) -> UUID:
+        """Sends a message to every sink that takes the topic; returns its id.
+
+        It is delivered at least once, with the same id, and in order among the messages of its key.
+        `payload` is a dict, or an event whose type has the topic's name. `connection` joins an open
+        transaction as `journal.append` does: the message is sent if and only if it commits. Raises
+        AppendError if no sink takes the topic.
+        """
+        message = self._message(topic, payload, key, id, metadata)
+        if connection is not None:
+            self._check_prepared()
+            return _sent(message, joined(connection, self._database)("send", message))
+        if handled_database.get() is self._database:
+            raise AppendError(
+                "a handler sends in its own transaction, or the message would be sent again when "
+                "the event is tried again; pass connection=tx"
+            )
+        self._prepare()
+        with self._database.appending() as own:
+            sent = _sent(message, own.run("send", message))
+        self._database.announce()
+        return sent
+
+    async def send_async(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str,
+        id: UUID | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        connection: Any = None,
+    ) -> UUID:
+        """As `send`, for asyncio; also joins psycopg's and SQLAlchemy's async connections."""
+        if connection is None:
+            return await in_thread(self.send, topic, payload, key=key, id=id, metadata=metadata)
+        message = self._message(topic, payload, key, id, metadata)
+        await in_thread(self._check_prepared)
+        run = joined_async(connection, self._database)
+        return _sent(message, await run("send", message))
+
+    def report(self, *, status: Status | None = None, limit: int = 10) -> Sequence[OutboxReport]:
+        """How each projection stands, with its oldest items in a status, or that have failed."""
+        self._prepare()
+        now = self._clock.now()
+        with self._database.reading() as connection:
+            found = connection.run("outboxes")
+            relays = connection.run("relays")
+        counts = self._queue.stats()
+        reports = []
+        for projection, feed, mode, until, position, applied, failed in found:
+            own = [count for count in counts if count.projection == projection]
+            depth: dict[str, int] = dict.fromkeys(OUTSTANDING, 0)
+            for count in own:
+                depth[count.status] = depth.get(count.status, 0) + count.items
+            ages = [count.oldest_seconds for count in own if count.status in OUTSTANDING]
+            workers = tuple(_relay(row, now) for row in relays if row[:2] == (projection, feed))
+            reports.append(
+                OutboxReport(
+                    projection=projection,
+                    mode=mode,
+                    backfill_left=0 if until is None else max(0, until - position),
+                    depth=depth,
+                    oldest_pending_seconds=max(ages, default=0.0),
+                    applied=applied + sum(worker.applied for worker in workers),
+                    failed=failed + sum(worker.failed for worker in workers),
+                    relays=workers,
+                    items=tuple(self._items(projection, status, limit)),
+                )
+            )
+        return reports
+
+    def set_mode(self, projection: str, mode: Mode, *, by: str, note: str | None = None) -> bool:
+        """Changes how a projection is delivered, in all processes; returns whether it was another.
+
+        When this returns, whoever was at work in another mode can't finish.
+        """
+        if mode not in MODES:
+            raise ConfigError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
+        refuse_handlers(self._database, "a projection")
+        self._prepare()
+        for attempt in changes(self._database):
+            with attempt as connection:
+                whose = _whose(connection, projection)
+                changed = bool(connection.run("set_mode", {**whose, "mode": mode}))
+                if changed:
+                    connection.run("be_brief")
+                    connection.run("revoke_lanes", {**whose, "at": AT_ONCE})
+                    connection.run("unclaim_all", whose)
+                    write_audit(
+                        connection,
+                        at=self._clock.now(),
+                        by=by,
+                        action="mode",
+                        projection=projection,
+                        subject={"mode": mode},
+                        note=note,
+                    )
+        self._database.announce()
+        return changed
+
+    def forget(self, projection: str, *, by: str, note: str | None = None) -> int:
+        """Ends outbox delivery for a projection or a sink that is gone from the code.
+
+        Nothing is queued for it from then on, and what waits in its queue is deleted; returns how
+        many items that were. Its tables and its checkpoint stay.
+        """
+        refuse_handlers(self._database, "a projection")
+        self._prepare()
+        for attempt in changes(self._database):
+            with attempt as connection:
+                connection.run("lock_outbox")
+                whose = _whose(connection, projection)
+                ((items,),) = connection.run("count_waiting", whose)
+                if whose["feed"] == JOURNAL:
+                    # Whoever is registered under this name again begins after this.
+                    ((drawn,),) = connection.run("last_drawn")
+                    connection.run("pass_all", {**whose, "position": drawn})
+                connection.run("be_brief")
+                for statement in FORGET:
+                    connection.run(statement, {"projection": projection})
+                connection.run("forget_relays", {**whose, "before": FAR_AHEAD})
+                connection.run("count_registration")
+                write_audit(
+                    connection,
+                    at=self._clock.now(),
+                    by=by,
+                    action="forget",
+                    projection=projection,
+                    subject={"items": items},
+                    note=note,
+                )
+        show(self._database)
+        return int(items)
+
+    def replay(self, item_id: int, *, by: str, note: str | None = None) -> QueueItem | None:
+        """Tries one item now, in this process, whatever its attempts and its time.
+
+        Returns None if it was applied, else the item with its new error, of which its policy has
+        said what follows. It must be the first one of its lane, and no worker may have it; one that
+        is failed or dead is requeued for it.
+        """
+        item = self._queue.get(item_id)
+        with self._database.reading() as connection:
+            names = {"projection": item.projection, "feed": item.feed, "lane": item.lane}
+            standing = connection.run("read_outbox", names)
+            if not standing:
+                raise ConfigError(
+                    f"projection {item.projection!r} reads its feed, and tries what waits by "
+                    f"itself; holdfast queue requeue {item_id} has it tried at once"
+                )
+            heads = connection.run("lane_items", {**names, "limit": 1})
+        if item.status not in OUTSTANDING:
+            raise ConfigError(f"item {item_id} is {item.status}: there is nothing to replay")
+        if heads and heads[0][0] != item_id:
+            raise ConfigError(
+                f"item {item_id} waits behind item {heads[0][0]} of its lane, which comes first"
+            )
+        if standing[0][0] != "live" or standing[0][3] is not None:
+            raise ConfigError(
+                f"projection {item.projection!r} is paused, or not live: nothing of it is tried"
+            )
+        if item.status in ("failed", "dead"):
+            self._queue.requeue(QueueSelection(ids=(item_id,)), by=by, note=note)
+        self._replay(item)
+        with self._database.writing() as connection:
+            write_audit(
+                connection,
+                at=self._clock.now(),
+                by=by,
+                action="replay",
+                projection=item.projection,
+                subject={"items": [item_id]},
+                note=note,
+            )
+        self._database.announce()
+        left = [i for i in self._queue.list(QueueSelection(ids=(item_id,))) if i.status != "done"]
+        return left[0] if left else None
+
+    def _message(
+        self,
+        topic: str,
+        payload: Any,
+        key: str,
+        id: UUID | None,
+        metadata: Mapping[str, Any] | None,
+    ) -> dict[str, Any]:
+        record = self._records.record(NewEvent(payload, type=topic, id=id), metadata)
+        return {
+            "topic": record.type,
+            "key": check_stream(key),
+            "id": str(record.id),
+            "data": record.data,
+            "metadata": record.metadata,
+            "at": record.recorded_at,
+        }
+
+    def _items(self, projection: str, status: Status | None, limit: int) -> Sequence[QueueItem]:
+        statuses: Sequence[Status] = ("failed", "dead") if status is None else (status,)
+        found = [
+            item
+            for one in statuses
+            for item in self._queue.list(
+                QueueSelection(projection=projection, status=one), limit=limit
+            )
+        ]
+        return sorted(found, key=lambda item: item.id)[:limit]
+
+
+def _sent(message: Mapping[str, Any], rows: Sequence[Row]) -> UUID:
+    if not rows:
+        raise AppendError(
+            f"no sink takes topic {message['topic']!r} on this database; register one with "
+            "@app.sink(), and run it, or app.migrate(), before anybody sends"
+        )
+    return UUID(message["id"])
+
+
+def _whose(connection: Connection, projection: str) -> dict[str, str]:
+    """The names of an outbox projection, whose checkpoint is locked from now on."""
+    for name, feed, *_ in connection.run("outboxes"):
+        whose = {"projection": name, "feed": feed}
+        if name == projection and connection.run("revise", whose):
+            return whose
+    raise ConfigError(
+        f"projection {projection!r} is not delivered by an outbox on this database; "
+        "@app.projection(delivery='outbox') registers it with its first run"
+    )
+
+
+def _relay(row: Row, now: datetime) -> RelayStatus:
+    _, _, process, started, seen, applied, failed, looked, unreadable, looked_seconds = row
+    return RelayStatus(
+        process=process,
+        is_alive=_seconds(now, seen) <= ALIVE_SECONDS,
+        started_at=_moment(started),
+        seen_at=_moment(seen),
+        applied=applied,
+        failed=failed,
+        looked=looked,
+        unreadable=unreadable,
+        looked_seconds=looked_seconds,
+    )
+
+
+def _moment(value: object) -> datetime:
+    at = moment(value)
+    assert at is not None
+    return at
+
+
+def _seconds(now: datetime, at: object) -> float:
+    return (now - _moment(at)).total_seconds()

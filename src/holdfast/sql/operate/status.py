@@ -1,0 +1,108 @@
+"""Every projection's status, as the database knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from holdfast.model.feed_names import MESSAGES, is_journal, is_ours
+from holdfast.runtime.status import LastError, ProjectionStatus
+from holdfast.runtime.store.clock import Clock
+from holdfast.sql.database import Database
+from holdfast.sql.values import moment, uuid
+
+RATE_SECONDS = 10.0
+"""A rate that was measured longer ago than this is history, and shown as 0."""
+
+
+Heads = Mapping[tuple[str, str], int]
+"""Where feeds end that others write, by projection and feed, as far as that is known."""
+
+
+def read_status(database: Database, clock: Clock, heads: Heads) -> list[ProjectionStatus]:
+    """Every projection that has ever run on this database."""
+    with database.reading() as connection:
+        rows = connection.run("status")
+        own = int(connection.run("head")[0][0])
+    leased = database.leased([row[0] for row in rows])
+    found = []
+    for row in rows:
+        _, projection, feed, _, position, *_ = row
+        head = own if is_journal(feed) else heads.get((projection, feed))
+        is_known = head is not None or feed == MESSAGES
+        status = _status(
+            row,
+            head=position if head is None else head,
+            is_led=row[0] in leased,
+            now=clock.now(),
+        )
+        found.append(status if is_known else replace(status, is_head_known=False))
+    return found
+
+
+def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> ProjectionStatus:
+    (_, projection, feed, state, position, epoch, leader, processed, rate, *rest) = row
+    last_id, last_type, last_at, *error = rest[:10]
+    behind_since, needs_reset, paused_at, paused_by, paused_note, until, reason, *last = rest[10:]
+    mode, backfill_until, waiting_since, seen_at, delivered, *queued = last
+    if feed == MESSAGES:
+        head = position = 0  # They are in no journal.
+    lag = max(0, head - position)
+    if mode is not None:
+        is_led, leader, processed = _is_recent(seen_at, now), None, delivered
+        if backfill_until is not None and position >= backfill_until:
+            # Whatever is appended is in the queue by then.
+            position, behind_since, lag = head, waiting_since, queued[1]
+    processed_at = moment(last_at)
+    recent = _is_recent(last_at, now)
+    since = moment(behind_since)
+    if not is_ours(feed) and lag:
+        since = processed_at  # When the next one was written, only the broker knows.
+    waiting_until = moment(until)
+    waits = waiting_until is not None and waiting_until > now
+    if paused_by is not None:
+        state = "paused"
+    elif state != "faulted":
+        state = "running" if is_led else "stopped"
+    return ProjectionStatus(
+        projection=projection,
+        feed=feed,
+        state=state,
+        position=position,
+        head=head,
+        lag_events=lag,
+        lag_seconds=0.0 if since is None else max(0.0, (now - since).total_seconds()),
+        events_processed=processed,
+        events_per_second=rate if recent else 0.0,
+        epoch=epoch,
+        leader=":".join(leader.split(":")[:2]) if is_led and leader else None,
+        last_event_id=uuid(last_id),
+        last_event_type=last_type,
+        last_processed_at=processed_at,
+        last_error=_last_error(error),
+        needs_reset=bool(needs_reset),
+        paused_at=moment(paused_at),
+        paused_by=paused_by,
+        paused_note=paused_note,
+        waiting_until=waiting_until if waits else None,
+        waiting_for=reason if waits else None,
+        closed_lanes=queued[0],
+        queued_events=queued[1],
+        delivery="log" if mode is None else "outbox",
+        mode=mode,
+    )
+
+
+def _is_recent(at: Any, now: datetime) -> bool:
+    then = moment(at)
+    return then is not None and (now - then).total_seconds() <= RATE_SECONDS
+
+
+def _last_error(columns: Sequence[Any]) -> LastError | None:
+    type_, message, stacktrace, at, position, event_id, event_type = columns
+    failed_at = moment(at)
+    if failed_at is None:
+        return None
+    return LastError(type_, message, stacktrace, failed_at, position, uuid(event_id), event_type)

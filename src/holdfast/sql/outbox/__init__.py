@@ -1,0 +1,1 @@
+"""Outbox delivery on SQL databases."""

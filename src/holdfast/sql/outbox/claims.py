@@ -1,0 +1,227 @@
+"""The claims of those who work on outbox projections, on SQL databases."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from holdfast.errors import ProjectionFaulted
+from holdfast.model.definition import Definition
+from holdfast.model.event import RawEvent
+from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, Standing, Tally
+from holdfast.runtime.store.clock import Clock
+from holdfast.runtime.store.queue_items import Waiting
+from holdfast.sql.database import Connection, Database
+from holdfast.sql.store.session import SqlSession, needs_reset, waiting_item
+from holdfast.sql.values import as_json, moment
+
+BACKFILL_EVENTS = 5_000
+"""Positions that are put into the queue in one transaction."""
+
+CLEANED_ITEMS = 1_000
+"""Items that are deleted at once, of those that were kept for long enough."""
+
+CLEANED_TIMES = 20
+"""How often at most, in a row."""
+
+GONE_SECONDS = 3_600.0
+"""A process that was not seen for so long is gone: what it did is counted with the rest."""
+
+
+class _Rehearsed(Exception):
+    def __init__(self, claims: Sequence[Claim]) -> None:
+        self.claims = claims
+
+
+class SqlClaims:
+    """The claims of one thread."""
+
+    def __init__(self, session: SqlSession, definition: Definition, *, clock: Clock) -> None:
+        assert definition.outbox is not None
+        self.session, self._clock = session, clock
+        self._database: Database = session.database
+        self._whose = {"projection": definition.name, "feed": definition.feed}
+        self._keep_seconds = definition.outbox.keep_seconds
+
+    @property
+    def _connection(self) -> Connection:
+        return self.session.connection
+
+    def standing(self) -> Standing:
+        rows = self._connection.run("read_outbox", self._whose)
+        if not rows:
+            raise ProjectionFaulted(
+                f"projection {self._whose['projection']!r} is no longer registered for outbox "
+                "delivery on this database; restart this process to register it again"
+            )
+        mode, until, position, paused_by, must_be_reset = rows[0]
+        left = 1 if until is None or must_be_reset else max(0, until - position)
+        return Standing(mode, paused_by, left)
+
+    def begin(self) -> None:
+        with self._connection.transaction():
+            if not self._connection.run("begin_relay", self._whose):
+                raise needs_reset(self._whose["projection"])
+
+    def backfill(self) -> int:
+        _, until, after, *_ = self._connection.run("read_outbox", self._whose)[0]
+        if until is None or after >= until:
+            return 0
+        chunk = self._database.settled(self._connection, after, BACKFILL_EVENTS)
+        end = self._database.settled_end(self._connection)
+        through = chunk.events[-1].position if len(chunk.events) == BACKFILL_EVENTS else end
+        through = min(through, until)
+        if through <= after:
+            return int(until - after)
+        names = {**self._whose, "after": after, "through": through}
+        with self._connection.transaction():
+            if not self._connection.run("move_backfill", names):
+                return int(until - after)  # Somebody else has moved it on.
+            added = self._connection.run("backfill", names | {"at": self._clock.now()})
+            lanes = Counter(lane for (lane,) in added)
+            self._run_lanes(
+                "add_to_lanes", [{"lane": lane, "events": n} for lane, n in lanes.items()]
+            )
+        return int(until - through)
+
+    def claim(self, token: str, *, lanes: int, items: int) -> list[Claim]:
+        return self._claim("claim_lanes", token, items, {"limit": lanes})
+
+    def claim_lane(self, token: str, lane: str, *, events: int) -> list[Claim]:
+        return self._claim("claim_lane", token, events, {"lane": lane, "events": events})
+
+    def claim_head(self, token: str, lane: str) -> list[Claim]:
+        return self._claim("claim_lane", token, 1, {"lane": lane, "events": None})
+
+    def rehearse(self, *, lanes: int, items: int) -> int:
+        try:
+            with self._connection.transaction():
+                raise _Rehearsed(self._take("claim_lanes", "rehearsal", items, {"limit": lanes}))
+        except _Rehearsed as rehearsed:
+            return len(rehearsed.claims)
+
+    def _claim(
+        self, statement: str, token: str, items: int, which: Mapping[str, Any]
+    ) -> list[Claim]:
+        with self._connection.transaction():
+            self._connection.run("hold_gate", self._whose)
+            if not self.standing().is_open:
+                return []
+            return self._take(statement, token, items, which)
+
+    def _take(
+        self, statement: str, token: str, items: int, which: Mapping[str, Any]
+    ) -> list[Claim]:
+        leased = {"lease_seconds": LEASE_SECONDS, **self._times()}
+        names = {**self._whose, **leased, **which, "token": token}
+        claimed = [lane for (lane,) in self._connection.run(statement, names)]
+        if not claimed:
+            return []
+        names = {**self._whose, "lanes": as_json(claimed), "limit": items}
+        found: dict[str, list[Waiting]] = {}
+        for lane, *row in self._connection.run("claimed_items", names):
+            found.setdefault(lane, []).append(waiting_item(self._database, tuple(row)))
+        heads = [waiting[0].id for waiting in found.values()]
+        self._connection.run("claim_heads", {**leased, "ids": as_json(heads), "worker": token})
+        # A lane in which nothing waits, which should not be, is given back.
+        empty = set(claimed) - found.keys()
+        if empty:
+            self.settle(token, dict.fromkeys(empty, 0))
+        return [
+            Claim(lane, waiting, waiting[0].status == "processing")
+            for lane, waiting in found.items()
+        ]
+
+    def waiting(self, lane: str) -> int:
+        return int(self._connection.run("lane_count", {**self._whose, "lane": lane})[0][0])
+
+    def renew(self, tokens: Collection[str]) -> None:
+        names = {"lease_seconds": LEASE_SECONDS, "tokens": as_json(list(tokens))}
+        with self._connection.transaction():
+            self._connection.run("renew_claims", names | self._times())
+
+    def hold(self, token: str, lanes: Collection[str], *, wait: bool) -> set[str]:
+        names = {**self._whose, "token": token, "lanes": as_json(list(lanes))}
+        rows = self._connection.run("hold_claims" if wait else "hold_free_claims", names)
+        return {lane for (lane,) in rows}
+
+    def settle(self, token: str, gone: Mapping[str, int]) -> None:
+        names = {**self._whose, "token": token, "now": self._clock.now()}
+        if any(gone.values()):
+            closed = self._connection.run("close_claims", {**names, "lanes": _lanes(gone)})
+            left = gone.keys() - {lane for (lane,) in closed}
+            gone = {lane: gone[lane] for lane in left}
+        if gone:
+            self._connection.run("settle_claims", {**names, "lanes": _lanes(gone)})
+
+    def finish(self, items: Collection[int]) -> None:
+        if items:
+            names = {"ids": as_json(list(items))}
+            if self._keep_seconds:
+                self._connection.run("keep_items", names | {"at": self._clock.now()})
+            else:
+                self._connection.run("finish_items", names)
+
+    def unclaim(self, items: Collection[int]) -> None:
+        if items:
+            self._connection.run("unclaim_heads", {"ids": as_json(list(items))})
+
+    def look(self, after: int, limit: int) -> list[tuple[int, RawEvent]]:
+        names = {**self._whose, "after": after, "limit": limit}
+        rows = self._connection.run("look_at_items", names)
+        events = self._database.raw_events([row[1:] for row in rows])
+        return [(row[0], event) for row, event in zip(rows, events, strict=True)]
+
+    def seen(self, worker: str, tally: Tally) -> None:
+        names = {
+            **self._whose,
+            **asdict(tally),
+            "worker": worker,
+            "process": f"{socket.gethostname()}:{os.getpid()}",
+            "at": self._clock.now(),
+        }
+        with self._connection.transaction():
+            self._connection.run("see_relay", names)
+
+    def clean(self) -> None:
+        now = self._clock.now()
+        kept_until = now - timedelta(seconds=self._keep_seconds)
+        done = {**self._whose, "before": kept_until, "limit": CLEANED_ITEMS}
+        for _ in range(CLEANED_TIMES):
+            with self._connection.transaction():
+                cleaned = self._connection.run("clean_items", done)
+            if len(cleaned) < CLEANED_ITEMS:
+                break
+        gone = {**self._whose, "before": now - timedelta(seconds=GONE_SECONDS)}
+        with self._connection.transaction():
+            relays = self._connection.run("forget_relays", gone)
+            if relays:
+                applied, failed = (sum(figures) for figures in zip(*relays, strict=True))
+                self._connection.run(
+                    "count_gone", {**self._whose, "applied": applied, "failed": failed}
+                )
+
+    def next_due(self) -> tuple[float | None, bool]:
+        rows = self._connection.run("next_due", self._whose)
+        at = moment(rows[0][0]) if rows else None
+        if at is None:
+            return None, False
+        return max(0.0, (at - self._clock.now()).total_seconds()), bool(rows[0][1])
+
+    def _times(self) -> dict[str, Any]:
+        now = self._clock.now()
+        return {"now": now, "lease_until": now + timedelta(seconds=LEASE_SECONDS)}
+
+    def _run_lanes(self, name: str, lanes: Sequence[Mapping[str, Any]]) -> None:
+        if lanes:
+            names = {**self._whose, "lanes": as_json(lanes), "now": self._clock.now()}
+            self._connection.run(name, names)
+
+
+def _lanes(gone: Mapping[str, int]) -> str:
+    return as_json([{"lane": lane, "gone": n} for lane, n in gone.items()])

@@ -1,0 +1,118 @@
+"""Outbox delivery: who is registered, and from where on.
+
+Registering must leave no gap between what the backfill brings and what appends bring. Appends look
+at the registrations in the database, in their own transaction. On PostgreSQL an append may not see
+one that was committed a moment ago. So it also looks at a sequence, whose value depends on no
+snapshot, and which is raised when the registration is in, when its positions are drawn: it either
+sees the registration or fails, to be tried again. Those that looked earlier had drawn their
+positions, and the backfill goes up to the last position that was drawn. What both bring is in the
+queue once.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import ConfigError, OtherLayout
+from holdfast.model.definition import Definition, Mode
+from holdfast.model.feed_names import JOURNAL, MESSAGES
+from holdfast.model.projection import CATCH_ALL
+from holdfast.sql.database import Connection, Database
+from holdfast.sql.store.shard_layouts import admit
+
+_KINDS = {JOURNAL: "a projection", MESSAGES: "a sink"}
+
+
+def register(database: Database, definition: Definition) -> None:
+    """Has events put into the queue for a projection, from its checkpoint on.
+
+    For one that is registered, takes note of event types that it handles now. None is taken away,
+    for processes with older or newer code may be about: what is not handled is passed over. A reset
+    makes them those of the code.
+    """
+    assert definition.outbox is not None
+    mode = definition.outbox.mode
+    whose = {"projection": definition.name, "feed": definition.feed}
+    types = _types(definition)
+    with database.reading() as connection:
+        known = connection.run("read_outbox", whose)
+        registered = {row[0] for row in connection.run("outbox_types", whose)}
+    if known and registered.issuperset(types) and known[0][1] is not None:
+        _check_mode(definition, mode, known[0][0])
+        return
+    with database.writing() as connection:
+        connection.run("lock_outbox")
+        for name, feed, *_ in connection.run("outboxes"):
+            if name == definition.name and feed != definition.feed:
+                raise ConfigError(
+                    f"{name!r} is known to this database as {_KINDS[feed]}, and this code says "
+                    f"that it is {_KINDS[definition.feed]}; give it another name, or end that with "
+                    f"holdfast outbox forget {name}"
+                )
+        _refuse_shards(connection, definition)
+        connection.run("open_checkpoint", whose)
+        is_new = connection.run("register_outbox", {**whose, "mode": mode})
+        if is_new:
+            # Whoever has led it by the log is fenced, and what was parked is counted.
+            connection.run("begin_relay", whose)
+            connection.run("count_lanes", whose)
+        if is_new and definition.outbox.start == "now":
+            end = database.settled_end(connection)
+            connection.run("move_backfill", {**whose, "after": 0, "through": end})
+        add_types(connection, definition)
+        connection.run("count_registration")
+    with database.writing() as connection:
+        connection.run("lock_outbox")
+        connection.run("show_outbox")
+        # Messages that were sent before are nowhere.
+        until = 0 if definition.feed == MESSAGES else connection.run("last_drawn")[0][0]
+        connection.run("set_backfill", {**whose, "until": until})
+        ((now, *_),) = connection.run("read_outbox", whose)
+    _check_mode(definition, mode, now)
+
+
+def _refuse_shards(connection: Connection, definition: Definition) -> None:
+    try:
+        admit(connection, definition.name, definition.feed)
+    except OtherLayout as error:
+        raise ConfigError(
+            f"projection {definition.name!r} runs in shards on this database, and this code says "
+            f"delivery='outbox'; run holdfast reshard {definition.name} --to 1 with the code that "
+            "it has had so far, then go on with this"
+        ) from error
+
+
+def _check_mode(definition: Definition, mode: Mode, now: str) -> None:
+    if mode != "live" and now == "live":
+        raise ConfigError(
+            f"projection {definition.name!r} is live in the database, and this code says "
+            f"mode={mode!r}; the two can't be at once. holdfast outbox mode {definition.name} "
+            f"{mode} changes it for everybody"
+        )
+
+
+def show(database: Database) -> None:
+    """Whoever looks at the past from now on can tell that it is the past."""
+    with database.writing() as connection:
+        connection.run("lock_outbox")
+        connection.run("show_outbox")
+
+
+def add_types(connection: Connection, definition: Definition) -> None:
+    """In the open transaction: events of these types go into the queue."""
+    for event_type in _types(definition):
+        names = {"projection": definition.name, "feed": definition.feed, "event_type": event_type}
+        connection.run("add_outbox_type", names)
+
+
+def _types(definition: Definition) -> list[str]:
+    return sorted({CATCH_ALL} if definition.catch_all else definition.handlers)
+
+
+def first_left(database: Database, projection: str, feed: str, position: int) -> int | None:
+    """The first position, up to one, whose event will still be tried; None if there is none."""
+    whose = {"projection": projection, "feed": feed}
+    with database.reading() as connection:
+        _, until, backfilled, *_ = connection.run("read_outbox", whose)[0]
+        if until is None or backfilled < min(until, position):
+            return int(backfilled) + 1
+        ((found,),) = connection.run("outbox_reached", whose | {"position": position})
+    return None if found is None else int(found)

@@ -1,0 +1,1 @@
+"""PostgreSQL: its driver, queries and migrations."""

@@ -1,0 +1,20 @@
+"""The types of PostgreSQL that hold the kinds of columns there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.model.column_values import ColumnKind
+
+TYPES: Mapping[ColumnKind, str] = {
+    "str": "text",
+    "int": "bigint",
+    "float": "double precision",
+    "bool": "boolean",
+    "Decimal": "numeric",
+    "date": "date",
+    "datetime": "timestamptz",
+    "UUID": "uuid",
+    "bytes": "bytea",
+    "JSON": "jsonb",
+}

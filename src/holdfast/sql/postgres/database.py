@@ -1,0 +1,345 @@
+"""PostgreSQL, through psycopg 3 with binary parameters.
+
+A runner has one connection while it has work. Appends and quick reads share a pool. One more
+connection a process holds all its leases and listens for wake-ups (`postgres_leases.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from weakref import WeakSet
+
+from holdfast.errors import ConfigError, HoldfastError, StoreConflict, StoreUnavailable
+from holdfast.model.event import RawEvent
+from holdfast.model.row_type import Column
+from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.runtime.store.leases import Lease
+from holdfast.runtime.store.ranges import Extent
+from holdfast.runtime.store.source import Chunk
+from holdfast.runtime.wake import Bell
+from holdfast.sql import forks
+from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.postgres.column_types import TYPES
+from holdfast.sql.postgres.prefetch import Answer
+from holdfast.sql.postgres.settled import next_settled, settled_rows
+from holdfast.sql.url import PostgresUrl
+
+try:
+    import psycopg
+
+    from holdfast.sql.postgres.array_packing import Packed, PackedDumper
+    from holdfast.sql.postgres.connection import PostgresConnection
+    from holdfast.sql.postgres.leases import Keeper
+    from holdfast.sql.postgres.notify import Notifier
+    from holdfast.sql.postgres.pool import Pool
+except ImportError as missing:  # pragma: no cover
+    raise ConfigError("PostgreSQL needs psycopg: pip install 'holdfast[postgres]'") from missing
+
+POOL_CONNECTIONS = 10
+CONNECT_SECONDS = 10
+CONNECT_ATTEMPTS = 100
+"""A connection that is made while the process forks is made again."""
+
+MIGRATION_LOCK = 0x48464D49
+"""Advisory lock key: one migration at a time in a database."""
+
+OLDEST_SERVER = 140_000
+
+_CONNECTION_DEFAULTS = {
+    "connect_timeout": str(CONNECT_SECONDS),
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "application_name": "holdfast",
+}
+
+# Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
+_CONFLICTS = {"40001", "40P01", "55P03"}
+_JOURNAL_CONSTRAINTS = {"holdfast_event_id", "holdfast_event_stream_version"}
+_REFUSED = ("21", "22", "23", "27", "44", "54", "P0")
+_AWAY = ("08", "25006", "25P03", "25P04", "53", "57P", "58", "F0", "XX")
+
+
+class PostgresDatabase:
+    """A PostgreSQL database."""
+
+    dialect = "postgres"
+    table_options = ""
+
+    def __init__(self, url: PostgresUrl) -> None:
+        self.bell = Bell()
+        self.url = url
+        try:
+            given = psycopg.conninfo.conninfo_to_dict(url.uri)
+        except psycopg.Error as error:
+            raise ConfigError(
+                f"can't read the database URL {url}: {url.hide(str(error))}"
+            ) from None
+        except UnicodeDecodeError:
+            raise ConfigError(
+                f"can't read the database URL {url}: what is written with % is not UTF-8"
+            ) from None
+        self._conninfo = psycopg.conninfo.make_conninfo(
+            **{
+                **_CONNECTION_DEFAULTS,
+                **{k: str(v) for k, v in given.items()},
+                "client_encoding": "UTF8",  # Texts are packed as that, whatever the database has.
+            }
+        )
+        self._opened: WeakSet[psycopg.Connection[Row]] = WeakSet()
+        self._pool = Pool(
+            self.connect_raw, max_connections=POOL_CONNECTIONS, wait_seconds=CONNECT_SECONDS
+        )
+        self._notifier = Notifier(self.connect_raw)
+        self._keeper = Keeper(self.connect_raw, self.bell, self._notifier)
+        forks.at_fork(self, PostgresDatabase.forked)
+
+    def connect(self) -> PostgresConnection:
+        return PostgresConnection(self, self.connect_raw())
+
+    @contextmanager
+    def reading(self) -> Iterator[PostgresConnection]:
+        with self._pooled() as raw:
+            yield PostgresConnection(self, raw, is_lent=True)
+
+    appending = reading
+
+    @contextmanager
+    def writing(self) -> Iterator[PostgresConnection]:
+        with self.reading() as connection, connection.transaction():
+            yield connection
+
+    @contextmanager
+    def changing(self, lock_seconds: float) -> Iterator[PostgresConnection]:
+        with self.writing() as connection:
+            connection.raw.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000):d}")
+            yield connection
+
+    @contextmanager
+    def migrating(self) -> Iterator[PostgresConnection]:
+        connection = self.connect()
+        try:
+            with connection.transaction():
+                connection.raw.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+                yield connection
+        finally:
+            connection.close()
+
+    def settled(self, connection: PostgresConnection, after: int, limit: int) -> Chunk:
+        asked = _asked(connection.answer(), after, limit)
+
+        def read() -> Sequence[Row]:
+            nonlocal asked
+            rows, asked = asked, None
+            return rows or connection.read(after, limit)
+
+        rows, held = settled_rows(
+            after,
+            read=read,
+            drawn=lambda: int(connection.run("last_drawn")[0][0]),
+            bound=lambda: connection.run("in_flight")[0][0],
+        )
+        return Chunk(self.raw_events(rows), held)
+
+    def ask(self, connection: PostgresConnection, after: int, limit: int) -> None:
+        connection.ask(after, limit)
+
+    def take_in(self, connection: PostgresConnection) -> None:
+        connection.take_in()
+
+    def forget(self, connection: PostgresConnection) -> None:
+        connection.answer()
+
+    def extent(self, connection: PostgresConnection, after: int, limit: int) -> Extent:
+        return next_settled(connection, after, limit)
+
+    def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return params
+
+    def settled_end(self, connection: PostgresConnection) -> int:
+        drawn = int(connection.run("last_drawn")[0][0])
+        bound = connection.run("in_flight")[0][0]
+        return drawn if bound is None else min(drawn, bound)
+
+    def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
+        return [RawEvent(*row) for row in rows]
+
+    def listen(self) -> None:
+        self._keeper.listen()
+
+    def announce(self) -> None:
+        self.bell.ring()
+        self._notifier.kick()
+
+    def lease(self, checkpoint: Checkpoint) -> Lease | None:
+        return self._keeper.acquire(checkpoint.id)
+
+    def leased(self, checkpoint_ids: Iterable[int]) -> set[int]:
+        with self.reading() as connection:
+            return {row[0] for row in connection.run("lease_holders")} & set(checkpoint_ids)
+
+    def depose(self, checkpoint_id: int) -> None:
+        # The runner's own connection too: frozen inside a transaction, it holds the checkpoint.
+        with self.reading() as connection:
+            connection.run("end_leader", {"id": checkpoint_id})
+
+    def cut_off(self, checkpoint_id: int) -> None:
+        with self.reading() as connection:
+            connection.run("end_runner", {"id": checkpoint_id})
+
+    def column_ddl(self, column: Column, *, with_default: bool) -> str:
+        null = "" if column.optional else " NOT NULL"
+        default = ""
+        if with_default and column.default is not None:
+            literal = psycopg.sql.Literal(column.check(column.default)).as_string()
+            default = f" DEFAULT {literal}"
+        return f"{quote(column.name)} {TYPES[column.kind]}{null}{default}"
+
+    def unavailable(self, error: BaseException) -> StoreUnavailable | None:
+        for cause in causes(error):
+            if isinstance(cause, StoreUnavailable):
+                return cause
+            if isinstance(cause, psycopg.Error):
+                return self._unavailable(cause)
+            # A handler's own library: asyncpg says sqlstate, psycopg2 says pgcode.
+            state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+            if isinstance(state, str) and (state in _CONFLICTS or state.startswith(_AWAY)):
+                kind = StoreConflict if state in _CONFLICTS else StoreUnavailable
+                return kind(f"{self.url}: {self.url.hide(str(cause))}")
+        return None
+
+    def own_failure(self, error: psycopg.Error) -> StoreUnavailable | None:
+        """As `unavailable`, for a statement of our own: no event is to blame if it is cancelled."""
+        if isinstance(error, psycopg.errors.QueryCanceled):
+            # By a person, or because it has taken too long.
+            return StoreUnavailable(f"{self.url}: a statement was cancelled: {error}")
+        return self.unavailable(error)
+
+    def refused(self, error: BaseException) -> bool:
+        if not isinstance(error, psycopg.Error):
+            return isinstance(error, UnicodeEncodeError)  # As below.
+        if error.sqlstate is None:
+            return isinstance(error, psycopg.DataError)  # The client could not even send it.
+        return error.sqlstate.startswith(_REFUSED)
+
+    def close(self) -> None:
+        self._notifier.close()
+        self._keeper.close()
+        self._pool.close()
+
+    def forked(self) -> None:
+        _abandon(list(self._opened))
+        self._opened = WeakSet()
+        self.bell.renew()
+        self._pool.forked()
+        self._keeper.forked()
+        self._notifier.forked()
+
+    def connect_raw(self) -> psycopg.Connection[Row]:
+        """A new connection in autocommit mode: transactions are always spelt out."""
+        for _ in range(CONNECT_ATTEMPTS):
+            before = forks.count()
+            raw = self._connect_once()
+            self._opened.add(raw)
+            if forks.count() == before:
+                return raw
+            # A child that was forked meanwhile has the socket, and does not know that it has.
+            raw.close()
+        raise StoreUnavailable(f"this process forks faster than it can connect to {self.url}")
+
+    def _connect_once(self) -> psycopg.Connection[Row]:
+        try:
+            raw = psycopg.connect(self._conninfo, autocommit=True)
+            try:
+                _configure(raw)
+            except BaseException:
+                raw.close()
+                raise
+        except psycopg.Error as error:
+            raise self.own_failure(error) or error from None
+        return raw
+
+    def _unavailable(self, error: psycopg.Error) -> StoreUnavailable | None:
+        state = error.sqlstate
+        message = f"{self.url}: {self.url.hide(str(error).strip())}"
+        if state in _CONFLICTS:
+            return StoreConflict(message)
+        if state == "23505" and error.diag.constraint_name in _JOURNAL_CONSTRAINTS:
+            return StoreConflict(
+                f"another transaction has appended the same; append again: {message}"
+            )
+        if state == "0A000" and error.diag.source_function == "RevalidateCachedQuery":
+            return StoreUnavailable(
+                f"a table was altered meanwhile; a new connection sees it: {message}"
+            )
+        if state == "26000" and "holdfast_" in message:
+            return StoreUnavailable(
+                f"a prepared statement was forgotten; a new connection begins anew: {message}"
+            )
+        if state is not None:
+            lost = state.startswith(("08", "25P", "57P"))
+            return (
+                StoreUnavailable(message, connection_lost=lost) if state.startswith(_AWAY) else None
+            )
+        # Without a code it comes from the client: the connection is gone, or was never made.
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return StoreUnavailable(message, connection_lost=True)
+        return None
+
+    @contextmanager
+    def _pooled(self) -> Iterator[psycopg.Connection[Row]]:
+        try:
+            with self._pool.connection() as raw:
+                yield raw
+        except HoldfastError:
+            raise
+        except psycopg.Error as error:
+            if (unavailable := self.own_failure(error)) is None:
+                raise
+            raise unavailable from error
+
+
+def _asked(answer: Answer | None, after: int, limit: int) -> Sequence[Row] | None:
+    """The next events, if they were asked for; where there were fewer, more may have come since."""
+    if answer is None or answer.rows is None or answer.params["after"] != after:
+        return None
+    is_full = len(answer.rows) == answer.params["limit"] >= limit
+    return answer.rows[:limit] if is_full else None
+
+
+def _abandon(inherited: Sequence[psycopg.Connection[Row]]) -> None:
+    """In the child of a fork: lets go of the parent's sockets, so that they end with the parent.
+
+    Something else takes the place of each descriptor: the driver still knows its number.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for raw in inherited:
+        forks.graveyard.append(raw)
+        if not raw.closed:
+            with suppress(psycopg.Error, OSError):
+                os.dup2(nothing, raw.fileno(), inheritable=False)
+    os.close(nothing)
+
+
+def _configure(raw: psycopg.Connection[Row]) -> None:
+    raw.adapters.register_dumper(Packed, PackedDumper)
+    if raw.info.server_version < OLDEST_SERVER:
+        raise ConfigError(
+            f"PostgreSQL {raw.info.server_version // 10_000} is too old; "
+            f"{OLDEST_SERVER // 10_000} or later is needed"
+        )
+    # Datetimes come back as UTC on every database. The append function needs a fresh snapshot for
+    # each of its statements, whatever the database's default is.
+    # Time limits of the role are for its other work: a batch that they cut looks like a bad event.
+    raw.execute(
+        "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';"
+        "SET statement_timeout = 0; SET lock_timeout = 0;"
+        "SET idle_in_transaction_session_timeout = 0"
+    )
+    # A killed worker's statement would run on, with its rows locked against the next worker. Not
+    # every platform's server can look after its clients.
+    with suppress(psycopg.errors.InvalidParameterValue):
+        raw.execute("SET client_connection_check_interval = '1s'")

@@ -1,0 +1,91 @@
+"""Connections that appends and quick reads share, each made by the thread that first needs it."""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from holdfast.errors import StoreUnavailable
+
+Raw = psycopg.Connection[Any]
+
+
+class Pool:
+    """At most so many connections in use at a time; idle ones wait on a stack.
+
+    Connecting is the caller's own step: a server that is away is an error as soon as connecting
+    is, and one that is back serves the next caller.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Raw], *, max_connections: int, wait_seconds: float
+    ) -> None:
+        self._connect = connect
+        self._max_connections, self._wait_seconds = max_connections, wait_seconds
+        self._free = threading.Semaphore(max_connections)
+        self._idle: list[Raw] = []
+        self._is_closed = False
+
+    @contextmanager
+    def connection(self) -> Iterator[Raw]:
+        """A connection outside of a transaction, for the length of the block."""
+        if not self._free.acquire(timeout=self._wait_seconds):
+            raise StoreUnavailable(
+                f"all {self._max_connections} connections of the app have been in use for "
+                f"{self._wait_seconds:g} s; append and read from fewer threads at a time"
+            )
+        try:
+            raw = self._pop() or self._connect()
+            try:
+                yield raw
+            finally:
+                self._take_back(raw)
+        finally:
+            self._free.release()
+
+    def close(self) -> None:
+        """Closes what is idle; what is in use is closed when it comes back."""
+        self._is_closed = True
+        while self._idle:
+            _close(self._idle.pop())
+
+    def forked(self) -> None:
+        """In the child: the connections are the parent's."""
+        self._free = threading.Semaphore(self._max_connections)
+        self._idle = []
+
+    def _pop(self) -> Raw | None:
+        while True:
+            try:
+                raw = self._idle.pop()
+            except IndexError:
+                return None
+            if not _has_news(raw):
+                return raw
+            _close(raw)
+
+    def _take_back(self, raw: Raw) -> None:
+        if self._is_closed or raw.info.transaction_status is not TransactionStatus.IDLE:
+            _close(raw)
+        else:
+            self._idle.append(raw)
+
+
+def _has_news(raw: Raw) -> bool:
+    """Whether the server has sent something unasked, which is nearly always its farewell."""
+    if raw.closed:
+        return True
+    poll = select.poll()  # select.select can't take descriptors above 1023.
+    poll.register(raw.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _close(raw: Raw) -> None:
+    with suppress(psycopg.Error):
+        raw.close()

@@ -1,0 +1,40 @@
+"""Processes as checkpoints name them: who leads, and whether he has died."""
+
+from __future__ import annotations
+
+import os
+import socket
+from uuid import uuid4
+
+from holdfast.runtime.store.checkpoint import Checkpoint
+
+_marks: dict[int, str] = {}
+
+
+def process_name() -> str:
+    """This process, told from all others that have ever been."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_mark()}"
+
+
+def has_died(checkpoint: Checkpoint) -> bool:
+    """Whether the last leader has ended without a word, as far as it can be known from here."""
+    if checkpoint.state != "running" or checkpoint.leader is None:
+        return False
+    host, pid, process = (*checkpoint.leader.split(":"), "", "")[:3]
+    if host != socket.gethostname() or not pid.isdigit():
+        return True  # It can't be seen from here.
+    if int(pid) == os.getpid():
+        # In a container every process may have the same number.
+        return process != _mark()
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _mark() -> str:
+    """Tells this process from one that had its number before; a forked child has its own."""
+    return _marks.setdefault(os.getpid(), uuid4().hex[:8])

@@ -1,0 +1,1 @@
+"""SQLite: its driver, queries and migrations."""

@@ -1,0 +1,318 @@
+"""SQLite: one writer connection a process, used in turns; readers beside it in WAL mode.
+
+The writer is also the only connection that checkpoints the WAL. Other processes write through
+their own; SQLite's file lock and a busy timeout keep them apart.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+from weakref import WeakSet
+
+import msgspec
+
+from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.model.event import RawEvent
+from holdfast.model.row_type import Column
+from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.runtime.store.leases import Lease
+from holdfast.runtime.store.ranges import Extent
+from holdfast.runtime.store.source import Chunk
+from holdfast.runtime.wake import Bell
+from holdfast.sql import event_ranges as extents
+from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.forks import at_fork, calls, graveyard
+from holdfast.sql.sqlite.change_watcher import Watcher
+from holdfast.sql.sqlite.column_values import TYPES, encode, literal, plain
+from holdfast.sql.sqlite.connection import BUSY_SECONDS, SqliteConnection, is_closed
+from holdfast.sql.sqlite.fair_lock import Turns
+from holdfast.sql.sqlite.leases import FileLeases, LocalLeases
+from holdfast.sql.sqlite.write_queue import Turnstile, switch_to_wal, writing_process
+
+OLDEST_SQLITE = (3, 35, 0)
+
+_AWAY = frozenset(
+    (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CORRUPT,
+    )
+)
+_REFUSED = frozenset((sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG))
+_WORTH_REOPENING = frozenset((sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+
+
+class SqliteDatabase:
+    """A SQLite file, or a database in memory that lives as long as this object."""
+
+    dialect = "sqlite"
+    table_options = " WITHOUT ROWID"  # Rows are found by their key: one tree instead of two.
+
+    def __init__(self, path: Path | None) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise ConfigError(
+                f"SQLite {sqlite3.sqlite_version} is too old; "
+                f"{'.'.join(map(str, OLDEST_SQLITE))} or later is needed"
+            )
+        self.bell = Bell()
+        self.path = path
+        self.main_file = f"/{uuid4()}" if path is None else str(path.absolute())
+        """The file, or the name in memory, as SQLite itself lists it."""
+        self._uri = (
+            f"file:{self.main_file}?vfs=memdb"
+            if path is None
+            else path.absolute().as_uri().replace("?", "%3f").replace("#", "%23")
+        )
+        self._turns = Turns()
+        self._writer: sqlite3.Connection | None = None
+        self._readers: list[sqlite3.Connection] = []
+        self._readers_lock = threading.Lock()
+        self._connections: WeakSet[SqliteConnection] = WeakSet()
+        self._watcher: Watcher | None = None
+        self.turnstile = None if path is None else Turnstile(path.absolute())
+        self._leases = LocalLeases() if path is None else FileLeases(path.absolute())
+        at_fork(self, SqliteDatabase.forked, before=SqliteDatabase.let_go)
+
+    def connect(self) -> SqliteConnection:
+        return SqliteConnection(self, None, opens=True)
+
+    @contextmanager
+    def reading(self) -> Iterator[SqliteConnection]:
+        with calls.inside(), self._reading() as connection:
+            yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[SqliteConnection]:
+        if self.path is None and self._turns.is_mine:
+            # In memory a reader waits for the writer, and here that would be for itself.
+            yield SqliteConnection(self, self._writer)
+            return
+        with self._readers_lock:
+            raw = self._readers.pop() if self._readers else None
+        raw = raw or self.open_reader()
+        try:
+            yield SqliteConnection(self, raw)
+        except BaseException:
+            raw.close()
+            raise
+        with self._readers_lock:
+            self._readers.append(raw)
+
+    @contextmanager
+    def writing(self) -> Iterator[SqliteConnection]:
+        connection = SqliteConnection(self, None)
+        with connection.transaction():
+            yield connection
+
+    appending = writing
+    migrating = writing
+
+    def changing(self, lock_seconds: float) -> AbstractContextManager[SqliteConnection]:
+        del lock_seconds  # Whoever writes takes his turn.
+        return self.writing()
+
+    def settled(self, connection: SqliteConnection, after: int, limit: int) -> Chunk:
+        # One writer: positions become visible in order.
+        rows = connection.read(after, limit)
+        return Chunk(self.raw_events(rows))
+
+    def ask(self, connection: SqliteConnection, after: int, limit: int) -> None:
+        """Nobody else could do it meanwhile."""
+
+    def take_in(self, connection: SqliteConnection) -> None:
+        """Nothing was asked for."""
+
+    def forget(self, connection: SqliteConnection) -> None:
+        """Nothing was asked for."""
+
+    def extent(self, connection: SqliteConnection, after: int, limit: int) -> Extent:
+        # To count a range takes two thirds of the time, and mostly there is no hole in it.
+        extent = extents.between(connection, after, after + limit)
+        return extent if extent.events == limit else extents.next_events(connection, after, limit)
+
+    def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return plain(params)
+
+    def settled_end(self, connection: SqliteConnection) -> int:
+        return int(connection.run("head")[0][0])
+
+    def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
+        # Reads ids and times from their text, too, without a step in Python for each row.
+        return msgspec.convert(rows, list[RawEvent])
+
+    def listen(self) -> None:
+        with self._readers_lock:
+            if self._watcher is None and self.path is not None:
+                self._watcher = Watcher(self.open_reader, self.bell)
+
+    def announce(self) -> None:
+        self.bell.ring()
+
+    def lease(self, checkpoint: Checkpoint) -> Lease | None:
+        self.listen()
+        return self._leases.acquire(checkpoint.id)
+
+    def leased(self, checkpoint_ids: Iterable[int]) -> set[int]:
+        return self._leases.held(checkpoint_ids)
+
+    def depose(self, checkpoint_id: int) -> None:
+        self._leases.depose(checkpoint_id)
+
+    def cut_off(self, checkpoint_id: int) -> None:
+        """Nobody can end another process's transaction here."""
+
+    def column_ddl(self, column: Column, *, with_default: bool) -> str:
+        null = "" if column.optional else " NOT NULL"
+        default = ""
+        if with_default and column.default is not None:
+            default = f" DEFAULT {literal(encode(column, column.check(column.default)))}"
+        return f"{quote(column.name)} {TYPES[column.kind]}{null}{default}"
+
+    def unavailable(self, error: BaseException) -> StoreUnavailable | None:
+        for cause in causes(error):
+            if isinstance(cause, StoreUnavailable):
+                return cause
+            code = getattr(cause, "sqlite_errorcode", None)
+            if isinstance(cause, sqlite3.Error) and code is not None and code & 0xFF in _AWAY:
+                hint = self._busy_hint() if code == sqlite3.SQLITE_BUSY else ""
+                return StoreUnavailable(f"SQLite at {self.path or ':memory:'}: {cause}{hint}")
+        return None
+
+    def refused(self, error: BaseException) -> bool:
+        code = getattr(error, "sqlite_errorcode", None)
+        if isinstance(error, sqlite3.Error) and code is not None:
+            return code & 0xFF in _REFUSED
+        # Python's own module could not even pass the value on.
+        return isinstance(
+            error, OverflowError | UnicodeEncodeError | sqlite3.DataError | sqlite3.InterfaceError
+        )
+
+    def _busy_hint(self) -> str:
+        """What an operator needs to know: nobody can take the lock from a process that hangs."""
+        pid = None if self.path is None else writing_process(self.path)
+        if pid == os.getpid():
+            return (
+                "; another connection of this process is inside a write transaction. To append "
+                "in it, pass connection="
+            )
+        who = "another process" if pid is None else f"process {pid}"
+        return (
+            f"; it was busy for {BUSY_SECONDS:g} s, at the end with a write transaction of {who}. "
+            "If that one hangs, end it: what it has begun is rolled back, and nothing is lost"
+        )
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+        self._leases.close()
+        if self.turnstile is not None:
+            self.turnstile.close()
+        if self._readers or self._writer:
+            with calls.inside():
+                self._close_shared()
+
+    def let_go(self) -> None:
+        if self.path is None:
+            return  # Nobody else can reach it, and it ends with its last connection.
+        if self._watcher is not None:
+            self._watcher.let_go()
+        for connection in list(self._connections):
+            connection.let_go()
+        self._close_shared()
+
+    def forked(self) -> None:
+        self.bell.renew()
+        self._turns.forked()
+        self._leases.forked()
+        if self.turnstile is not None:
+            self.turnstile.close()
+        self._readers_lock = threading.Lock()
+        self._watcher = None
+        for connection in list(self._connections):
+            connection.forked()
+        if self.path is not None:
+            # Open only where the fork came from inside a transaction. To close them here could
+            # remove the WAL under the parent.
+            graveyard.extend((*self._readers, self._writer))
+            self._readers, self._writer = [], None
+
+    @contextmanager
+    def turn(self) -> Iterator[sqlite3.Connection]:
+        """The writer connection, for one thread at a time, in the order they came."""
+        with self._turns.take(), calls.inside():
+            if self._writer is None:
+                self._writer = self._open_writer()
+            try:
+                yield self._writer
+            except BaseException as error:
+                codes = [getattr(cause, "sqlite_errorcode", 0) or 0 for cause in causes(error)]
+                if self._writer is None or is_closed(self._writer):
+                    self._writer = None
+                elif self.path is not None and any(c & 0xFF in _WORTH_REOPENING for c in codes):
+                    with suppress(sqlite3.Error):
+                        self._writer.close()
+                    self._writer = None
+                raise
+
+    def keep(self, connection: SqliteConnection) -> None:
+        self._connections.add(connection)
+
+    def open_reader(self) -> sqlite3.Connection:
+        raw = self._open()
+        raw.execute("PRAGMA query_only = 1")
+        raw.execute("PRAGMA wal_autocheckpoint = 0")
+        return raw
+
+    def _close_shared(self) -> None:
+        for raw in (*self._readers, self._writer):
+            if raw is not None:
+                raw.close()
+        self._readers, self._writer = [], None
+
+    def _open_writer(self) -> sqlite3.Connection:
+        raw = self._open()
+        try:
+            switch_to_wal(raw, BUSY_SECONDS)
+        except sqlite3.DatabaseError as error:
+            raw.close()
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+                raise ConfigError(f"{self.path} is not a SQLite database; {error}") from error
+            if (unavailable := self.unavailable(error)) is None:
+                raise
+            raise unavailable from error
+        # An append that was acknowledged survives a power cut.
+        raw.execute("PRAGMA synchronous = FULL")
+        return raw
+
+    def _open(self) -> sqlite3.Connection:
+        if self.path is not None and not self.path.absolute().parent.is_dir():
+            raise ConfigError(
+                f"can't open {self.path}: the folder {self.path.absolute().parent} is not there; "
+                "make it first"
+            )
+        try:
+            return sqlite3.connect(
+                self._uri,
+                uri=True,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        except sqlite3.Error as error:
+            if (unavailable := self.unavailable(error)) is None:
+                raise
+            raise unavailable from error

@@ -1,0 +1,81 @@
+"""A lock that is taken in the order of asking, and that knows when it would wait for itself."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from holdfast.errors import HoldfastError
+
+_tickets: ContextVar[tuple[object, ...]] = ContextVar("holdfast_turns", default=())
+"""The turns that this code runs in. A context, not a thread: `asyncio.to_thread` carries it on."""
+
+
+class Turns:
+    """First come, first served. Python's own lock lets the quickest thread starve the others."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+        self._taken = False
+        self._ticket: object = None
+
+    def forked(self) -> None:
+        """In the child of a fork nobody has the turn, and nobody waits for it."""
+        self._guard = threading.Lock()
+        self._waiting.clear()
+        self._taken = False
+        self._ticket = None
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this code runs in the turn, so that waiting for it would be for ever."""
+        return self._ticket in _tickets.get()
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """Waits for its turn; raises if it has the turn already."""
+        if self.is_mine:
+            raise HoldfastError(
+                "this code is inside a transaction already, and SQLite has one writer; in a "
+                "handler, pass connection=tx to join its transaction"
+            )
+        self._wait()
+        before = _tickets.get()
+        self._ticket = object()
+        _tickets.set((*before, self._ticket))
+        try:
+            yield
+        finally:
+            _tickets.set(before)
+            self._ticket = None
+            with self._guard:
+                self._pass_on()
+
+    def _wait(self) -> None:
+        with self._guard:
+            if not self._taken:
+                self._taken = True
+                return
+            turn = threading.Lock()
+            turn.acquire()
+            self._waiting.append(turn)
+        try:
+            turn.acquire()
+        except BaseException:  # Ctrl-C: the place in the queue must not be handed to nobody.
+            with self._guard:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                else:
+                    self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        # It stays taken while somebody waits, so that a newcomer can't overtake.
+        if self._waiting:
+            self._waiting.popleft().release()
+        else:
+            self._taken = False

@@ -1,0 +1,1 @@
+"""The store, written once for all databases."""

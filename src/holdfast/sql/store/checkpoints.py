@@ -1,0 +1,33 @@
+"""Checkpoints as statements name them, and why one is not as its runner left it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.errors import Fenced, Revised
+from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.sql.database import Connection
+
+
+def of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The projection and the feed, for a statement."""
+    return {"projection": checkpoint.projection, "feed": checkpoint.feed}
+
+
+def changed(connection: Connection, checkpoint: Checkpoint) -> Exception:
+    """Why a checkpoint is not as its runner left it."""
+    rows = connection.run("read_checkpoint", of(checkpoint))
+    if rows:
+        now = Checkpoint(*rows[0])
+        is_ours = (now.id, now.epoch) == (checkpoint.id, checkpoint.epoch)
+        if is_ours and now.revision != checkpoint.revision:
+            return Revised(f"projection {checkpoint.projection!r} was changed by a person")
+    return fenced(checkpoint)
+
+
+def fenced(checkpoint: Checkpoint) -> Fenced:
+    """The error of a runner that was deposed."""
+    return Fenced(
+        f"projection {checkpoint.projection!r} on feed {checkpoint.feed!r} was taken over after "
+        f"epoch {checkpoint.epoch}, position {checkpoint.position}; nothing was written"
+    )

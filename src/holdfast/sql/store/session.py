@@ -1,0 +1,338 @@
+"""The store that the core's ports describe, written once for all databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from holdfast.errors import Fenced, ProjectionFaulted, StoreUnavailable
+from holdfast.model.definition import Definition
+from holdfast.model.event import RawEvent
+from holdfast.model.feed_names import is_ours
+from holdfast.model.lane import Lane
+from holdfast.model.row_type import Key, TableSpec
+from holdfast.model.sql_spec import SetSpec
+from holdfast.runtime.store.checkpoint import Advance, Checkpoint
+from holdfast.runtime.store.faults import MAX_STACKTRACE_CHARACTERS, Fault, clean
+from holdfast.runtime.store.leases import Lease
+from holdfast.runtime.store.queue_items import Attempt, Record, Waiting
+from holdfast.runtime.store.transaction import RowChanges
+from holdfast.sql.database import Connection, Database, Row, handled_database
+from holdfast.sql.process_name import has_died, process_name
+from holdfast.sql.store.checkpoints import changed, fenced, of
+from holdfast.sql.store.head_poller import Look, Looks
+from holdfast.sql.store.shard_layouts import admit
+from holdfast.sql.store.sql_ranges import SqlSets
+from holdfast.sql.store.tables import prepare_tables
+from holdfast.sql.store.transaction import SqlWork, advanced
+from holdfast.sql.values import as_json, moment
+
+
+class SqlSession:
+    """A runner's connection, which it may do without while there is nothing to do."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.look: Look | None = None
+        """What answers the next question for the epoch, where it was just looked for."""
+        self._connection: Connection | None = database.connect()
+        self._leads: Checkpoint | None = None
+
+    @property
+    def connection(self) -> Connection:
+        if self._connection is None:
+            connection = self.database.connect()
+            try:
+                if self._leads is not None:
+                    _lead_on(connection, self._leads)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def rest(self) -> None:
+        """Lets go of the connection; another one is opened when it is needed."""
+        self.close()
+        self._connection = None
+
+    @property
+    def is_resting(self) -> bool:
+        return self._connection is None
+
+    def open_checkpoint(self, projection: str, feed: str) -> Checkpoint:
+        names = {"projection": projection, "feed": feed}
+        rows = self.connection.run("read_checkpoint", names)
+        if not rows:
+            with self.connection.transaction():
+                admit(self.connection, projection, feed)
+                self.connection.run("open_checkpoint", names)
+            rows = self.connection.run("read_checkpoint", names)
+        if not rows:
+            raise Fenced(f"feed {feed!r} of projection {projection!r} is no more")
+        return Checkpoint(*rows[0])
+
+    def prepare(self, definition: Definition) -> None:
+        prepare_tables(self.database, self.connection, definition)
+
+    def take_over(
+        self, checkpoint: Checkpoint, *, resumed: bool = False, ended_well: bool = False
+    ) -> Checkpoint:
+        died = not (resumed or ended_well) and has_died(checkpoint)
+        names = {"id": checkpoint.id, "leader": process_name(), "resumed": resumed, "died": died}
+        with self.connection.transaction():
+            rows = self.connection.run("take_over", names)
+        if not rows:
+            if self.connection.run("read_outbox", of(checkpoint)):
+                raise ProjectionFaulted(
+                    f"projection {checkpoint.projection!r} is delivered by an outbox on this "
+                    "database, and this code says delivery='log'; holdfast reset "
+                    f"{checkpoint.projection} begins again with what the code says"
+                )
+            now = self.connection.run("read_checkpoint", of(checkpoint))
+            if not now or now[0][0] != checkpoint.id:
+                raise fenced(checkpoint)  # Other shards have taken its place.
+            raise needs_reset(checkpoint.projection)
+        self._leads = Checkpoint(*rows[0])
+        return self._leads
+
+    def lead_on(self, checkpoint: Checkpoint) -> None:
+        self._leads = checkpoint
+        _lead_on(self.connection, checkpoint)
+
+    def check_epoch(self, checkpoint: Checkpoint) -> None:
+        look, self.look = self.look, None
+        if look is not None and look.shows(checkpoint):
+            return
+        names = {
+            "id": checkpoint.id,
+            "epoch": checkpoint.epoch,
+            "revision": checkpoint.revision,
+        }
+        if not self.connection.run("check_epoch", names):
+            raise changed(self.connection, checkpoint)
+
+    def closed_lanes(self, checkpoint: Checkpoint) -> dict[str, Lane]:
+        rows = self.connection.run("closed_lanes", of(checkpoint))
+        return {lane: Lane(events, moment(due_at)) for lane, events, due_at in rows}
+
+    def resolved_ahead(self, checkpoint: Checkpoint) -> set[int]:
+        names = {**of(checkpoint), "position": checkpoint.position}
+        return {row[0] for row in self.connection.run("resolved_ahead", names)}
+
+    def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[Waiting]:
+        names = {**of(checkpoint), "lane": lane, "limit": limit}
+        query = "lane_items" if is_ours(checkpoint.feed) else "lane_items_by_version"
+        return [waiting_item(self.database, row) for row in self.connection.run(query, names)]
+
+    def read_versions(self, checkpoint: Checkpoint, streams: Sequence[str]) -> dict[str, int]:
+        names = {"projection": checkpoint.projection, "streams": as_json(streams)}
+        return dict(self.connection.run("read_versions", names))
+
+    def seen_ids(self, checkpoint: Checkpoint, ids: Sequence[UUID]) -> list[UUID]:
+        names = {"projection": checkpoint.projection, "ids": as_json(ids)}
+        return [UUID(row[0]) for row in self.connection.run("seen_ids", names)]
+
+    def waiting_versions(self, checkpoint: Checkpoint, lane: str) -> tuple[int, int] | None:
+        names = {**of(checkpoint), "lane": lane}
+        ((first, last),) = self.connection.run("waiting_versions", names)
+        return None if first is None else (first, last)
+
+    def undecoded_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[Waiting]:
+        names = {**of(checkpoint), "lane": lane, "limit": limit}
+        rows = self.connection.run("undecoded_items", names)
+        return [waiting_item(self.database, row) for row in rows]
+
+    def renumber(self, checkpoint: Checkpoint, events: Mapping[int, RawEvent]) -> None:
+        with self.connection.transaction():
+            if not self.connection.run("hold", {"id": checkpoint.id, "epoch": checkpoint.epoch}):
+                raise fenced(checkpoint)
+            for id_, event in events.items():
+                names = {"id": id_, "stream": event.stream, "version": event.version}
+                self.connection.run("renumber_item", {**names, "event_type": event.type})
+
+    def is_resolved(
+        self, checkpoint: Checkpoint, stream: str, version: int, *, even_early: bool
+    ) -> bool:
+        names = {**of(checkpoint), "stream": stream, "version": version, "even_early": even_early}
+        return bool(self.connection.run("is_resolved", names))
+
+    def begin_feed(
+        self, checkpoint: Checkpoint, origin: str, position: int
+    ) -> tuple[str, Checkpoint]:
+        names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
+        with self.connection.transaction():
+            begin = {**names, "origin": origin, "position": position}
+            rows = self.connection.run("begin_feed", begin)
+            if rows:
+                return origin, Checkpoint(*rows[0])
+            self.connection.run("note_origin", {**names, "origin": origin})
+            rows = self.connection.run("read_origin", names)
+        if not rows:
+            raise fenced(checkpoint)
+        return str(rows[0][0]), checkpoint
+
+    def begin_feeds(self, projection: str, feeds: Mapping[str, tuple[str, int]]) -> None:
+        with self.connection.transaction():
+            if self.connection.run("has_begun", {"projection": projection}):
+                return
+            for feed, (origin, position) in feeds.items():
+                names = {"projection": projection, "feed": feed}
+                self.connection.run("open_checkpoint", names)
+                found = Checkpoint(*self.connection.run("read_checkpoint", names)[0])
+                begin = {"origin": origin, "position": position, "epoch": found.epoch}
+                self.connection.run("begin_feed", {**begin, "id": found.id})
+
+    def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
+        names = {
+            "id": checkpoint.id,
+            "epoch": checkpoint.epoch,
+            "position": event.position,
+            "attempts": attempts,
+        }
+        with self.connection.transaction():
+            if not self.connection.run("mark_event", names):
+                raise changed(self.connection, checkpoint)
+
+    def note_wait(
+        self, checkpoint: Checkpoint, until: datetime, reason: str, *, keep_mark: bool
+    ) -> None:
+        with self.connection.transaction():
+            self.connection.run(
+                "note_wait",
+                {
+                    "id": checkpoint.id,
+                    "epoch": checkpoint.epoch,
+                    "until": until,
+                    "reason": reason,
+                    "keep_mark": keep_mark,
+                },
+            )
+
+    def release(self, checkpoint: Checkpoint) -> None:
+        with self.connection.transaction():
+            self.connection.run("release", {"id": checkpoint.id, "epoch": checkpoint.epoch})
+
+    def record_fault(self, checkpoint: Checkpoint, fault: Fault) -> None:
+        with self.connection.transaction():
+            self.connection.run(
+                "record_fault",
+                {
+                    "id": checkpoint.id,
+                    "epoch": checkpoint.epoch,
+                    "error_type": fault.error_type,
+                    "error_message": clean(fault.error_message, MAX_STACKTRACE_CHARACTERS),
+                    "error_stacktrace": clean(fault.error_stacktrace, MAX_STACKTRACE_CHARACTERS),
+                    "at": fault.at,
+                    "position": fault.position,
+                    "event_id": fault.event_id,
+                    "event_type": fault.event_type,
+                    "needs_reset": fault.needs_reset,
+                },
+            )
+
+    def sets(self, spec: SetSpec) -> SqlSets:
+        return SqlSets(self.database, lambda: self.connection, spec)
+
+    def has_rows(self, table: TableSpec) -> bool:
+        return self.connection.has_rows(table)
+
+    def load_rows(
+        self, table: TableSpec, keys: Sequence[Key]
+    ) -> Mapping[Key, tuple[tuple[Any, ...], int]]:
+        return self.connection.load_rows(table, keys)
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqlWork]:
+        with self.connection.transaction():
+            work = SqlWork(self.database, self.connection)
+            yield work
+        if work.has_appended:
+            self.database.announce()
+
+    def advance(
+        self, checkpoint: Checkpoint, to: Advance, rows: tuple[TableSpec, RowChanges] | None = None
+    ) -> Checkpoint:
+        moved = self.connection.run_at_once("advance", advanced(checkpoint, to), rows)
+        if moved is None:
+            with self.transaction() as work:
+                if rows is not None:
+                    work.write_rows(*rows)
+                return work.advance(checkpoint, to)
+        if not moved:
+            raise changed(self.connection, checkpoint)
+        return Checkpoint(*moved[0])
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        token = handled_database.set(self.database)
+        try:
+            yield
+        finally:
+            handled_database.reset(token)
+
+    def abort(self) -> None:
+        if (connection := self._connection) is not None:
+            connection.abort()
+
+    def unavailable(self, error: BaseException) -> StoreUnavailable | None:
+        found = self.database.unavailable(error)
+        if found is None and self._connection is not None and self._connection.is_lost:
+            # Whatever a handler has made of it.
+            return StoreUnavailable("the connection was lost", connection_lost=True)
+        return found
+
+    def interrupt(self) -> None:
+        if (connection := self._connection) is not None:
+            connection.interrupt()
+
+    def refused(self, error: BaseException) -> bool:
+        return self.database.refused(error)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+class SqlLeases:
+    """Leases of one process."""
+
+    def __init__(self, database: Database, looks: Looks | None = None) -> None:
+        self._database, self._looks = database, looks or Looks(database)
+
+    def acquire(self, checkpoint: Checkpoint) -> Lease | None:
+        return self._database.lease(checkpoint)
+
+    def is_taken(self, checkpoint: Checkpoint) -> bool:
+        return self._looks.is_leased(checkpoint)
+
+    def cut_off(self, checkpoint: Checkpoint) -> None:
+        self._database.cut_off(checkpoint.id)
+
+
+def _lead_on(connection: Connection, checkpoint: Checkpoint) -> None:
+    with connection.transaction():
+        connection.run("lead_on", {"id": checkpoint.id, "epoch": checkpoint.epoch})
+
+
+def needs_reset(projection: str) -> ProjectionFaulted:
+    """Why a projection can't go on."""
+    return ProjectionFaulted(
+        f"projection {projection!r} has rows that its checkpoint does not know of, because a "
+        "handler ended the transaction itself; mend the handler, then run "
+        f"holdfast reset {projection}"
+    )
+
+
+def waiting_item(database: Database, row: Row) -> Waiting:
+    id_, status, next_attempt_at, retries, attempts, first_failed_at, history, *event, kept = row
+    (raw,) = database.raw_events([tuple(event)])
+    record = Record(
+        attempts, moment(first_failed_at), msgspec.json.decode(history, type=tuple[Attempt, ...])
+    )
+    return Waiting(id_, status, moment(next_attempt_at), retries, raw, record, kept)

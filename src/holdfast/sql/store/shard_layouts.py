@@ -1,0 +1,243 @@
+"""How many shards projections have, as the store knows it, and how that is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holdfast.errors import ConfigError, OtherLayout, StoreConflict
+from holdfast.model.definition import Definition
+from holdfast.model.feed_names import (
+    JOURNAL,
+    is_journal,
+    shard_feed,
+    shard_feeds,
+    shard_of,
+    shards_in,
+)
+from holdfast.runtime.shards.layout import Layout, ShardState
+from holdfast.sql.database import Connection, Database
+from holdfast.sql.process_name import process_name
+from holdfast.sql.store.audit import Changed
+from holdfast.sql.store.operator_transaction import changes
+
+ASK_SECONDS = 1.0
+"""So long whoever asks for a shard waits for its leader's transaction; else, another time."""
+
+
+class SqlLayouts:
+    """The layouts of all projections."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def me(self) -> str:
+        return process_name()
+
+    def begin(self, projection: str, shards: int) -> Layout:
+        found = self._find(projection)
+        if found is None:
+            with self._database.writing() as connection:
+                connection.run("begin_layout", {"projection": projection, "shards": shards})
+            found = self._find(projection)
+            assert found is not None
+        return found
+
+    def layout(self, projection: str) -> Layout:
+        return self._find(projection) or Layout(1)
+
+    def states(self, projection: str) -> list[ShardState]:
+        with self._database.reading() as connection:
+            rows = connection.run("shard_states", {"projection": projection})
+        return [ShardState(*row[:5]) for row in rows]
+
+    def ask(self, projection: str, state: ShardState) -> None:
+        names = {"projection": projection, "feed": state.feed, "leader": state.leader}
+        with suppress(StoreConflict), self._database.changing(ASK_SECONDS) as connection:
+            connection.run("ask_for_shard", {**names, "by": self.me})
+        self._database.announce()
+
+    def plan(self, definition: Definition, shards: int, change: Changed) -> Layout:
+        """Begins a change to so many shards, or takes one back; returns the layout."""
+        name = {"projection": definition.name}
+        for attempt in changes(self._database):
+            with attempt as connection:
+                connection.run("begin_layout", {**name, "shards": definition.shards})
+                now = then = Layout(*connection.run("hold_layout", name)[0])
+                goes_back = shards == now.shards
+                if not goes_back:
+                    _check_changeable(connection, definition.name)
+                if shards != (now.next_shards or now.shards):
+                    at = _revise(connection, definition.name)
+                    barrier = None if goes_back else max(_positions(now, at))
+                    then = Layout(now.shards, None if goes_back else shards, barrier)
+                    subject = {"from": now.shards, "to": shards, "barrier": barrier}
+                    change.write(connection, "reshard", definition.name, subject)
+                    _write(connection, definition.name, then)
+                    then = _step(connection, definition.name, then, at)
+        self._database.announce()
+        return then
+
+    def change(self, projection: str) -> bool:
+        if not self._may_step(projection):
+            return False
+        for attempt in changes(self._database):
+            with attempt as connection:
+                layout = Layout(*connection.run("hold_layout", {"projection": projection})[0])
+                then = _step(connection, projection, layout, _revise(connection, projection))
+        self._database.announce()
+        return layout != then and then.next_shards is None
+
+    def _may_step(self, projection: str) -> bool:
+        """Whether a change may go on, as far as that shows without disturbing anybody."""
+        layout = self.layout(projection)
+        if layout.next_shards is None or layout.barrier is None:
+            return False
+        at = {state.feed: state.position for state in self.states(projection)}
+        found = {at.get(feed, 0) for feed in layout.feeds}
+        return len(found) == 1 or max(found) > layout.barrier
+
+    def _find(self, projection: str) -> Layout | None:
+        with self._database.reading() as connection:
+            rows = connection.run("read_layout", {"projection": projection})
+        return Layout(*rows[0]) if rows else None
+
+
+def admit(connection: Connection, projection: str, feed: str) -> None:
+    """Raises OtherLayout unless a projection's shards are those that a feed is one of.
+
+    To be called in the transaction that makes the feed's checkpoint.
+    """
+    own = shards_in(feed)
+    if own is None:
+        return
+    name = {"projection": projection}
+    connection.run("begin_layout", {**name, "shards": own})
+    shards, *_ = connection.run("hold_layout", name)[0]
+    if shards != own:
+        raise OtherLayout(
+            f"projection {projection!r} runs in {shards} shards on this database, and this code "
+            f"says {own}: register it with shards={shards}, or run holdfast reshard {projection} "
+            "to change the database"
+        )
+
+
+def reset_layout(connection: Connection, definition: Definition) -> None:
+    """A projection that begins again has as many shards as the code says."""
+    name = {"projection": definition.name}
+    if connection.run("hold_layout", name):
+        wanted = shard_feeds(definition.shards)
+        for feed in wanted:
+            connection.run("open_checkpoint", {**name, "feed": feed})  # As paused as the others.
+        for feed, *_ in connection.run("shard_states", name):
+            if feed not in wanted:
+                connection.run("end_shard", {**name, "feed": feed})
+        _write(connection, definition.name, Layout(definition.shards))
+
+
+def feeds_of(connection: Connection, definition: Definition) -> list[str]:
+    """The feeds on which a projection runs, or would."""
+    if definition.outbox is not None or not is_journal(definition.feed):
+        return [definition.feed]
+    name = {"projection": definition.name}
+    connection.run("begin_layout", {**name, "shards": definition.shards})
+    return Layout(*connection.run("hold_layout", name)[0]).feeds
+
+
+@dataclass(frozen=True, slots=True)
+class _ShardAt:
+    """A shard, which nobody moves on before the transaction ends."""
+
+    position: int
+    needs_reset: bool
+
+
+def _revise(connection: Connection, projection: str) -> dict[str, _ShardAt]:
+    """All shards there are, by feed."""
+    rows = connection.run("revise_all", {"projection": projection})
+    return {feed: _ShardAt(*rest) for feed, *rest in rows}
+
+
+def _check_changeable(connection: Connection, projection: str) -> None:
+    if connection.run("read_outbox", {"projection": projection, "feed": JOURNAL}):
+        raise ConfigError(
+            f"projection {projection!r} is delivered by an outbox on this database, which works on "
+            "many streams at once already"
+        )
+    for _, _, _, _, _, paused_by, needs_reset in connection.run(
+        "shard_states", {"projection": projection}
+    ):
+        if paused_by is not None:
+            raise ConfigError(
+                f"projection {projection!r} is paused by {paused_by}, and its shards must go on a "
+                f"little before others take their place; holdfast resume {projection} first"
+            )
+        if needs_reset:
+            raise ConfigError(
+                f"projection {projection!r} has rows that its checkpoint does not know of; "
+                f"holdfast reset {projection} begins again, with as many shards as the code says"
+            )
+
+
+def _positions(layout: Layout, shards: Mapping[str, _ShardAt]) -> set[int]:
+    return {shards[feed].position if feed in shards else 0 for feed in layout.feeds}
+
+
+def _step(
+    connection: Connection, projection: str, layout: Layout, shards: Mapping[str, _ShardAt]
+) -> Layout:
+    """Ends a change of layout if all shards are at one place; returns the layout.
+
+    That may be beyond the barrier: code that knows of no shards goes on without looking at it.
+    """
+    if layout.next_shards is None or any(shard.needs_reset for shard in shards.values()):
+        return layout
+    positions = _positions(layout, shards)
+    if len(positions) == 1:
+        (position,) = positions
+        return _switch(connection, projection, layout, layout.next_shards, position=position)
+    if layout.barrier is None or max(positions) > layout.barrier:
+        layout = replace(layout, barrier=max(positions))
+        _write(connection, projection, layout)
+    return layout
+
+
+def _switch(
+    connection: Connection, projection: str, layout: Layout, shards: int, *, position: int
+) -> Layout:
+    """Other shards take the place of those that have come to a position."""
+    name = {"projection": projection}
+    for feed in shard_feeds(shards):
+        connection.run("open_checkpoint", {**name, "feed": feed})
+    found = [(f, lane) for f, lane in connection.run("queued_lanes", name) if is_journal(f)]
+    if found:
+        moved = {
+            "feed": [feed for feed, _ in found],
+            "lane": [lane for _, lane in found],
+            "to_feed": [shard_feed(shard_of(lane, shards), shards) for _, lane in found],
+        }
+        connection.run_columns("move_queued", name, moved)
+        connection.run_columns("move_lanes", name, moved)
+    events = 0
+    for feed in layout.feeds:
+        for (count,) in connection.run("end_shard", {**name, "feed": feed}):
+            events += count
+    for feed in shard_feeds(shards):
+        begin: dict[str, Any] = {**name, "feed": feed, "position": position}
+        connection.run("begin_shard", {**begin, "events": events})
+        events = 0
+    _write(connection, projection, Layout(shards))
+    return Layout(shards)
+
+
+def _write(connection: Connection, projection: str, layout: Layout) -> None:
+    names = {
+        "projection": projection,
+        "shards": layout.shards,
+        "next_shards": layout.next_shards,
+        "barrier": layout.barrier,
+    }
+    connection.run("write_layout", names)

@@ -1,0 +1,132 @@
+"""The tables that projections own: made, widened, emptied, and refused when they don't fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from holdfast.errors import SchemaError
+from holdfast.model.definition import Definition
+from holdfast.model.row_type import POSITION_COLUMN, TableSpec
+from holdfast.sql.database import Connection, Database, quote
+
+
+def prepare_tables(database: Database, connection: Connection, definition: Definition) -> None:
+    """Makes what is missing, adds new columns, and raises SchemaError for any other change."""
+    with connection.transaction():
+        connection.run("lock_tables")
+        for name, declared in definition.tables.items():
+            _prepare(database, connection, definition.name, name, declared)
+
+
+def clear_tables(connection: Connection, definition: Definition) -> list[str]:
+    """Empties the projection's tables, or drops those whose definition has changed.
+
+    Runs in the caller's transaction; returns the tables' names.
+    """
+    names = []
+    for name, recorded in connection.run("owned_tables", {"projection": definition.name}):
+        names.append(name)
+        declared = definition.tables.get(name)
+        if declared is not None and _definition(declared) == recorded and _exists(connection, name):
+            connection.script(f"DELETE FROM {quote(name)}")
+        else:
+            connection.script(f"DROP TABLE IF EXISTS {quote(name)}")
+            connection.run("disown_table", {"name": name})
+    return names
+
+
+def _prepare(
+    database: Database,
+    connection: Connection,
+    projection: str,
+    name: str,
+    declared: str | TableSpec,
+) -> None:
+    exists = _exists(connection, name)
+    known = connection.run("find_table", {"name": name})
+    if not known and exists:
+        raise SchemaError(
+            f"projection {projection!r}: a table {name!r} is there already, and is not holdfast's; "
+            "rename one of them, or drop the table if nobody needs it"
+        )
+    if known and known[0][0] != projection:
+        raise SchemaError(
+            f"projection {projection!r}: table {name!r} belongs to projection {known[0][0]!r}; "
+            "give it another name"
+        )
+    if known and not exists:
+        raise SchemaError(
+            f"projection {projection!r}: its table {name!r} was dropped; "
+            f"run holdfast reset {projection} to build it again from the first event"
+        )
+    if not known:
+        connection.script(
+            _create(database, declared) if isinstance(declared, TableSpec) else declared
+        )
+        if not _exists(connection, name):
+            raise SchemaError(f"projection {projection!r}: its DDL did not create table {name!r}")
+    elif known[0][1] == _definition(declared):
+        return
+    elif isinstance(declared, TableSpec):
+        _widen(database, connection, projection, declared, json.loads(known[0][1]))
+    else:
+        raise _needs_rebuild(projection, name, "its DDL has changed")
+    connection.run(
+        "own_table", {"name": name, "projection": projection, "definition": _definition(declared)}
+    )
+
+
+def _exists(connection: Connection, name: str) -> bool:
+    return bool(connection.run("table_exists", {"name": name, "quoted": quote(name)}))
+
+
+def _create(database: Database, table: TableSpec) -> str:
+    columns = [database.column_ddl(column, with_default=False) for column in table.columns]
+    # The default is for handlers that insert into a declared row type's table.
+    columns.append(f'"{table.guard}" bigint NOT NULL DEFAULT 0')
+    columns.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
+    return f"CREATE TABLE {quote(table.name)} ({', '.join(columns)}){database.table_options}"
+
+
+def _widen(
+    database: Database,
+    connection: Connection,
+    projection: str,
+    table: TableSpec,
+    recorded: Mapping[str, object],
+) -> None:
+    """Adds new columns; any other difference needs a rebuild."""
+    old = recorded.get("columns")
+    if not isinstance(old, dict):
+        raise _needs_rebuild(projection, table.name, "it was declared by DDL before")
+    if recorded.get("guard", POSITION_COLUMN) != table.guard:
+        raise _needs_rebuild(projection, table.name, "its events came from elsewhere before")
+    if recorded["key"] != list(table.key):
+        reason = f"its key was {recorded['key']}, now it is {list(table.key)}"
+        raise _needs_rebuild(projection, table.name, reason)
+    new = {column.name: column for column in table.columns}
+    for name, kind in old.items():
+        if name not in new:
+            raise _needs_rebuild(projection, table.name, f"column {name!r} is no longer declared")
+        if new[name].described() != kind:
+            reason = f"column {name!r} was {kind}, now it is {new[name].described()}"
+            raise _needs_rebuild(projection, table.name, reason)
+    for name, column in new.items():
+        if name not in old:
+            ddl = database.column_ddl(column, with_default=True)
+            connection.script(f"ALTER TABLE {quote(table.name)} ADD COLUMN {ddl}")
+
+
+def _needs_rebuild(projection: str, table: str, reason: str) -> SchemaError:
+    return SchemaError(
+        f"projection {projection!r}, table {table!r}: {reason}, and its rows would be wrong; "
+        f"run holdfast reset {projection} to build it again from the first event, "
+        "or take the change back"
+    )
+
+
+def _definition(declared: str | TableSpec) -> str:
+    if isinstance(declared, TableSpec):
+        return declared.definition()
+    return json.dumps({"ddl": declared})

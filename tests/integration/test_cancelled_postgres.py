@@ -1,0 +1,107 @@
+"""Somebody cancels holdfast's own statements on PostgreSQL: no event is to blame, nothing stops."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import psycopg
+import pytest
+
+from holdfast import App, Backoff, Event, Park, Policy, Poll, Projection, TableProjection, Tx, on
+from holdfast.errors import StoreUnavailable
+from holdfast.runtime.run import batch_reader as reading
+from holdfast.sql.postgres.database import PostgresDatabase
+from holdfast.sql.url import PostgresUrl
+from tests.contracts.samples import WAIT_SECONDS, Counted
+from tests.integration.databases import EMPTY
+from tests.support.postgres import wait_until
+
+CANCELLED = 10
+CANCEL = (
+    "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()"
+    " AND pid <> pg_backend_pid() AND state = 'active'"
+)
+POLL = Poll(
+    failure_backoff=Backoff(delay_seconds=0.01, max_delay_seconds=0.01),
+    max_consecutive_failures=None,
+)
+
+
+@dataclass
+class Sum:
+    stream: str
+    amount: int = 0
+
+
+class Sums(TableProjection[Sum]):
+    @on(Counted)
+    def counted(self, row: Sum, event: Event[Counted]) -> None:
+        row.amount += event.data.n
+
+
+class Seen(Projection):
+    """Its handlers run no statement that could be cancelled."""
+
+    tables: ClassVar[dict[str, str]] = {}
+    seen: ClassVar[set[int]] = set()
+
+    @on(Counted)
+    def counted(self, event: Event[Counted], _: Tx) -> None:
+        self.seen.add(event.position)
+
+
+@pytest.fixture
+def app(shared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    monkeypatch.setattr(reading, "BATCH_EVENTS", 1)
+    monkeypatch.setattr(reading, "CHUNK_EVENTS", 3)
+    monkeypatch.setattr(reading, "FOLD_FACTOR", 3)
+    Seen.seen.clear()
+    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
+        connection.execute(EMPTY)
+    with App(shared_postgres_url) as app:
+        yield app
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"), [(Sums, {}), (Seen, {}), (Seen, {"delivery": "outbox"})]
+)
+def test_cancelled_statements_stop_nothing(
+    app: App, shared_postgres_url: str, kind: type[Any], settings: dict[str, Any]
+) -> None:
+    app.projection(name="counted", policy=Policy(on_error=Park()), poll=POLL, **settings)(kind)
+    app.catch_up()
+    appended, cancelled = 0, 0
+    with psycopg.connect(shared_postgres_url, autocommit=True) as other, app.running() as running:
+
+        def cancel() -> bool:
+            nonlocal appended, cancelled
+            app.journal.append(f"s{appended % 7}", [Counted(appended)])
+            appended += 1
+            cancelled += sum(count for (count,) in other.execute(CANCEL))
+            return bool(cancelled >= CANCELLED)
+
+        def is_applied() -> bool:
+            if kind is Seen:
+                # What is in the outbox is taken out in the end, which may be cancelled as well.
+                return len(Seen.seen) == appended and app.queue.list() == []
+            found = other.execute("SELECT sum(amount) FROM counted").fetchone()
+            return found == (sum(range(appended)),)
+
+        wait_until(cancel, WAIT_SECONDS, "statements to be cancelled")
+        wait_until(is_applied, WAIT_SECONDS, "all events to be applied")
+        assert running.faulted == {}
+    assert app.queue.list() == []
+
+
+def test_a_cancelled_statement_on_a_shared_connection_is_the_stores(
+    shared_postgres_url: str,
+) -> None:
+    database = PostgresDatabase(PostgresUrl(shared_postgres_url))
+    slow = "SET statement_timeout = 1; SELECT pg_sleep(60)"
+    try:
+        with pytest.raises(StoreUnavailable, match="cancelled"), database.reading() as connection:
+            connection.script(slow)
+        with pytest.raises(StoreUnavailable, match="cancelled"), database.reading() as connection:
+            connection.raw.execute(slow)
+    finally:
+        database.close()
