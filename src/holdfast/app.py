@@ -28,15 +28,15 @@ from holdfast.model.policy import Policy
 from holdfast.model.poll import Poll
 from holdfast.model.projection import Projection, TableProjection
 from holdfast.running import STOP_SECONDS, Running
-from holdfast.runtime.engines.invoke import Caller
+from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.outbox.inline import Inline
 from holdfast.runtime.outbox.relay import Relay
 from holdfast.runtime.outbox.replay import replay
 from holdfast.runtime.run.foreign_source import ForeignSource
 from holdfast.runtime.run.runner import Runner
 from holdfast.runtime.run.supervisor import Supervisor
-from holdfast.runtime.run.worker import Wiring, Worker
-from holdfast.runtime.shards.layout import Layout
+from holdfast.runtime.run.worker import RunnerContext, Worker
+from holdfast.runtime.shards.layout import ShardLayout
 from holdfast.runtime.shards.shard_worker import ShardWorker
 from holdfast.runtime.signals import Committed, Faulted, Listener, Signal, Signals
 from holdfast.runtime.status import ProjectionStatus
@@ -45,11 +45,11 @@ from holdfast.runtime.store.faults import fault_message
 from holdfast.runtime.store.queue_items import AuditRow, QueueItem
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
-from holdfast.runtime.wake import Bell
+from holdfast.runtime.wake import WakeSignal
 from holdfast.sql.database import Database, handled_database, refuse_handlers
 from holdfast.sql.forks import at_fork
-from holdfast.sql.journal.encode import Records
-from holdfast.sql.journal.following_source import IdleSource
+from holdfast.sql.journal.encode import EventEncoder
+from holdfast.sql.journal.following_source import FollowingSource
 from holdfast.sql.journal.journal import Journal
 from holdfast.sql.journal.journal_source import JournalSource
 from holdfast.sql.migrations import check_migrated, migrate
@@ -61,11 +61,11 @@ from holdfast.sql.operate.queue import Queue
 from holdfast.sql.outbox.claims import SqlClaims
 from holdfast.sql.outbox.registration import first_left, register
 from holdfast.sql.sqlite.database import SqliteDatabase
-from holdfast.sql.store.audit import Changed, read_audit
-from holdfast.sql.store.head_poller import Looks
+from holdfast.sql.store.audit import ChangedBy, read_audit
+from holdfast.sql.store.head_poller import HeadPoller
 from holdfast.sql.store.session import SqlLeases, SqlSession
-from holdfast.sql.store.shard_layouts import SqlLayouts
-from holdfast.sql.store.shared_reads import Recent
+from holdfast.sql.store.shard_layouts import SqlShardLayouts
+from holdfast.sql.store.shared_reads import SharedReads
 from holdfast.sql.url import SqliteUrl, parse_url
 from holdfast.threads import in_thread
 
@@ -103,18 +103,18 @@ class App:
         self._catalog = Catalog()
         self._sources: dict[str, ForeignSource] = {}
         self._database: Database = _open(self.url)
-        self._looks = Looks(self._database)
-        self._recent = Recent(self._database.bell)
-        self._layouts = SqlLayouts(self._database)
+        self._looks = HeadPoller(self._database)
+        self._recent = SharedReads(self._database.bell)
+        self._layouts = SqlShardLayouts(self._database)
         self._signals = Signals()
         self._signals.listen(log_signal)
         self._signals.listen(self._on_signal)
         self._prepared = self._migrated = False
         self._preparing = threading.Lock()
-        self._progress = Bell()
+        self._progress = WakeSignal()
         self._supervisors: WeakSet[Supervisor] = WeakSet()
         self._inline = Inline(self._relay, self._open_session, wake=self._database.announce)
-        records = Records(self.events, self._clock, max_payload_bytes=max_payload_bytes)
+        records = EventEncoder(self.events, self._clock, max_payload_bytes=max_payload_bytes)
         self.journal = Journal(
             self._database,
             types=self.events,
@@ -534,7 +534,7 @@ class App:
         if not is_done:
             supervisor.stop()
             supervisor.join(STOP_SECONDS)
-        if self._layouts.layout(definition.name) == Layout(shards):
+        if self._layouts.layout(definition.name) == ShardLayout(shards):
             return shards
         name, now = definition.name, self._layouts.layout(definition.name)
         back = f"holdfast reshard {name} --to {now.shards} takes it back"
@@ -580,15 +580,15 @@ class App:
         self._looks.close()
         self._database.close()
 
-    def _wiring(self, definition: Definition) -> Wiring:
+    def _wiring(self, definition: Definition) -> RunnerContext:
         def open_source(session: object) -> Source:
             assert isinstance(session, SqlSession)
             if definition.outbox is None:
                 is_alone = len(self._catalog.names) == 1 and definition.shards == 1
-                return IdleSource(session, self._looks, None if is_alone else self._recent)
+                return FollowingSource(session, self._looks, None if is_alone else self._recent)
             return JournalSource(session)  # A relay does not read it, and only waits for news.
 
-        return Wiring(
+        return RunnerContext(
             feed=definition.feed,
             open_session=self._open_session,
             open_source=open_source,
@@ -623,7 +623,7 @@ class App:
         self._refuse_handlers("replay items")
         relay = self._relay(definition)
         relay.prepare()
-        with closing(self._open_session()) as session, closing(Caller()) as caller:
+        with closing(self._open_session()) as session, closing(Invoker()) as caller:
             replay(relay, item, session, caller)
 
     def _apply_inline(self, stream: str, types: Sequence[str]) -> frozenset[str]:
@@ -639,9 +639,9 @@ class App:
         if is_handling or any(supervisor.runs_this for supervisor in self._supervisors):
             raise HoldfastError(f"projections can't {what} from inside a handler of the same app")
 
-    def _changed(self, by: str, note: str | None) -> Changed:
+    def _changed(self, by: str, note: str | None) -> ChangedBy:
         refuse_handlers(self._database, "a projection")
-        return Changed(by, self._clock.now(), note)
+        return ChangedBy(by, self._clock.now(), note)
 
     def _lane_of(self, projection: str, event: RawEvent) -> str:
         return lane_of(self._catalog.find(projection), self.events, event)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from holdfast.errors import ConfigError
-from holdfast.model.definition import MODES, Definition, Mode, Outbox
+from holdfast.model.definition import MODES, Definition, Mode, OutboxSettings
 from holdfast.model.event_types import EventTypes
 from holdfast.model.feed_names import MESSAGES
 from holdfast.model.sql_spec import check_versions
@@ -75,7 +75,7 @@ def outbox_settings(
     start: Literal["start", "now"] = "start",
     inline_seconds: float | None = None,
     keep_seconds: float = 0.0,
-) -> Outbox:
+) -> OutboxSettings:
     """The settings of outbox delivery, checked."""
     if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
         raise ConfigError(f"concurrency is {concurrency!r}; it must be a number, 1 or more")
@@ -87,4 +87,4 @@ def outbox_settings(
         raise ConfigError(f"inline_seconds is {inline_seconds!r}; it must be more than 0")
     if not keep_seconds >= 0:
         raise ConfigError(f"keep_seconds is {keep_seconds!r}; it must be 0 or more")
-    return Outbox(concurrency, mode, start, inline_seconds, keep_seconds)
+    return OutboxSettings(concurrency, mode, start, inline_seconds, keep_seconds)

@@ -15,12 +15,12 @@ HoldfastError
 Control flow, which ends inside of holdfast:
 
 HoldfastError
-├── OtherLayout            a projection has other shards by now than its runner thinks
-└── PausedHere             the projection is paused, and there is nobody to wait for its end
+├── LayoutChanged            a projection has other shards by now than its runner thinks
+└── ProjectionPaused             the projection is paused, and there is nobody to wait for its end
 
 Exception
 ├── Revised                an operator has changed something: look again
-├── LetGo                  another process has asked for the shard
+├── ShardRequested                  another process has asked for the shard
 ├── RolledBack             the database has rolled the transaction back
 └── TransactionEnded       a handler has ended the transaction
 """
@@ -106,13 +106,13 @@ class Revised(Exception):
     """A person has changed something about the projection: look again. Nothing was written."""
 
 
-class OtherLayout(HoldfastError):
+class LayoutChanged(HoldfastError):
     """A projection has other shards by now than its runner thinks."""
 
 
-class PausedHere(HoldfastError):
+class ProjectionPaused(HoldfastError):
     """The projection is paused, and there is nobody to wait for its end."""
 
 
-class LetGo(Exception):
+class ShardRequested(Exception):
     """Another process has asked for the shard, and has fewer."""

@@ -13,15 +13,15 @@ from holdfast import App, Event, Journal, NewEvent, StoreUnavailable, TableProje
 from holdfast.runtime.run import batch_reader as reading
 from holdfast.runtime.store.source import Chunk, Source
 from holdfast.sql.database import Database, Row
-from holdfast.sql.journal.following_source import IdleSource
+from holdfast.sql.journal.following_source import FollowingSource
 from holdfast.sql.journal.journal_source import JournalSource
 from holdfast.sql.postgres import database as postgres
 from holdfast.sql.postgres.connection import PostgresConnection
 from holdfast.sql.postgres.database import PostgresDatabase
 from holdfast.sql.postgres.prefetch import Answer
-from holdfast.sql.store.head_poller import Looks
+from holdfast.sql.store.head_poller import HeadPoller
 from holdfast.sql.store.session import SqlSession
-from holdfast.sql.store.shared_reads import Recent
+from holdfast.sql.store.shared_reads import SharedReads
 from tests.contracts.running import Sum, Sums
 from tests.contracts.samples import WAIT_SECONDS, Counted, execute, fetch
 from tests.integration.databases import OnPostgres
@@ -165,13 +165,16 @@ class TestReadingAhead(OnPostgres):
         self, database: Database, add: Callable[[int], list[UUID]]
     ) -> None:
         """Each of them would read what one can read for all."""
-        ids, recent = add(30), Recent(database.bell)
+        ids, recent = add(30), SharedReads(database.bell)
         with (
-            closing(Looks(database)) as looks,
+            closing(HeadPoller(database)) as looks,
             closing(SqlSession(database)) as ours,
             closing(SqlSession(database)) as theirs,
         ):
-            one, other = IdleSource(ours, looks, recent), IdleSource(theirs, looks, recent)
+            one, other = (
+                FollowingSource(ours, looks, recent),
+                FollowingSource(theirs, looks, recent),
+            )
             assert not _asks(one, ours, 0), "it is not known yet who comes along"
             assert _asks(one, ours, 3), "nobody came"
             assert _read(other, 3) == ids[3:6]
@@ -188,14 +191,14 @@ class TestReadingAhead(OnPostgres):
         add(12)
         waited: list[bool] = []
 
-        class Watched(Recent):
+        class Watched(SharedReads):
             def read(self, after: int, limit: int, read: Callable[[], Chunk]) -> tuple[Chunk, int]:
                 assert isinstance(session.connection, PostgresConnection)
                 waited.append(session.connection._ahead._sent is not None)
                 return super().read(after, limit, read)
 
-        with closing(Looks(database)) as looks, closing(SqlSession(database)) as session:
-            source = IdleSource(session, looks, Watched(database.bell))
+        with closing(HeadPoller(database)) as looks, closing(SqlSession(database)) as session:
+            source = FollowingSource(session, looks, Watched(database.bell))
             for after in (0, 3, 6, 9):
                 source.read(after, 3)
         assert waited == [False] * 4
@@ -281,7 +284,7 @@ def _count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return limits
 
 
-def _asks(source: IdleSource, session: SqlSession, after: int) -> bool:
+def _asks(source: FollowingSource, session: SqlSession, after: int) -> bool:
     """Whether it asks for the next three events when it reads these."""
     source.read(after, 3)
     assert isinstance(session.connection, PostgresConnection)

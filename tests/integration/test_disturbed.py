@@ -25,7 +25,7 @@ from holdfast import (
     on,
 )
 from holdfast.runtime.store.checkpoint import Checkpoint
-from holdfast.runtime.store.queue_items import Waiting
+from holdfast.runtime.store.queue_items import ParkedEvent
 from holdfast.sql.store import operator_transaction as changes
 from holdfast.sql.store.session import SqlSession
 from tests.contracts.samples import Counted, eventually, status_of
@@ -205,7 +205,7 @@ class MeddledSession(SqlSession):
         super().__init__(app._database)
         self._app = app
 
-    def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[Waiting]:
+    def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[ParkedEvent]:
         found = super().lane_items(checkpoint, lane, limit)
         meddle, self._app.meddle = self._app.meddle, None
         if meddle is not None and limit == 2:  # One to be tried, and the one that follows.

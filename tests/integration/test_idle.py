@@ -14,7 +14,7 @@ from holdfast.sql.journal import following_source as idle
 from holdfast.sql.store import head_poller as looks
 from holdfast.sql.store import wake_pacer as pace
 from holdfast.sql.store.session import SqlSession
-from holdfast.sql.store.shared_reads import Recent
+from holdfast.sql.store.shared_reads import SharedReads
 from tests.contracts.samples import fetch
 from tests.support.postgres import wait_until
 from tests.support.sql import execute
@@ -209,10 +209,10 @@ def test_whoever_wakes_up_leads_on_its_new_connection(alone: None, postgres_url:
 def test_whoever_rests_looks_anew_after_a_ring(alone: None, app: App) -> None:
     app.migrate()
     with (
-        closing(looks.Looks(app._database)) as shared,
+        closing(looks.HeadPoller(app._database)) as shared,
         closing(SqlSession(app._database)) as session,
     ):
-        source = idle.IdleSource(session, shared)
+        source = idle.FollowingSource(session, shared)
         assert not source.read(0, 10).events
         app._database.bell.ring()
         assert source.wait(timeout_seconds=3600)
@@ -228,12 +228,12 @@ def test_many_keep_a_beat(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "LONGEST_SECONDS", 3600.0)
     app.migrate()
     bell, pause_seconds = app._database.bell, 0.1
-    recent = Recent(bell)
+    recent = SharedReads(bell)
     with (
-        closing(looks.Looks(app._database)) as shared,
+        closing(looks.HeadPoller(app._database)) as shared,
         closing(SqlSession(app._database)) as session,
     ):
-        sources = [idle.IdleSource(session, shared, recent) for _ in range(2)]
+        sources = [idle.FollowingSource(session, shared, recent) for _ in range(2)]
         app.journal.append("a", [Counted(1)])
         for source in sources:
             assert source.wait(timeout_seconds=3600)

@@ -28,12 +28,12 @@ from holdfast import (
     WaitTimeout,
     on,
 )
-from holdfast.errors import OtherLayout
+from holdfast.errors import LayoutChanged
 from holdfast.model.feed_names import shard_feed, shard_feeds, shard_of
 from holdfast.runtime.apply import leadership as stint
 from holdfast.runtime.run import batch_reader as reading
 from holdfast.runtime.shards import shard_worker
-from holdfast.sql.store.audit import Changed
+from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.session import SqlSession
 from tests.contracts.samples import Counted, eventually, execute, fetch
 
@@ -242,7 +242,7 @@ def test_a_runner_of_former_shards_can_not_begin_again(bench: Bench) -> None:
     reshard(app, 2)
     with closing(SqlSession(app._database)) as session:
         for feed in ("journal", *shard_feeds(3)):
-            with pytest.raises(OtherLayout, match="runs in 2 shards"):
+            with pytest.raises(LayoutChanged, match="runs in 2 shards"):
                 session.open_checkpoint("lines", feed)
     assert feeds(app, "lines") == shard_feeds(2)
 
@@ -399,7 +399,7 @@ def test_code_that_knows_of_no_shards_and_runs_is_overruled(bench: Bench) -> Non
     with older.running() as running:
         for name in ("sums", "lines"):
             older.wait_for(name, app.journal.head())
-            change = Changed("me", datetime.now(UTC))
+            change = ChangedBy("me", datetime.now(UTC))
             app._layouts.plan(app._catalog.find(name), 3, change)
         append(app, range(20, 40))
         head = app.journal.head()

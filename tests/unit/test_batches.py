@@ -25,9 +25,9 @@ from holdfast import (
 )
 from holdfast.runtime.apply import fast_path as plain
 from holdfast.runtime.apply import feed_events as apply
-from holdfast.runtime.apply.leadership import Stint
+from holdfast.runtime.apply.leadership import Leadership
 from holdfast.runtime.engines import row_cache
-from holdfast.runtime.failure.suspects import Suspicion
+from holdfast.runtime.failure.suspects import Suspects
 from holdfast.runtime.run import batch_reader as reading
 from holdfast.runtime.signals import Committed, Refused, Signal
 from holdfast.runtime.store.checkpoint import Checkpoint
@@ -241,7 +241,7 @@ def test_nothing_is_read_while_a_transaction_holds_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others wait for that transaction, perhaps those who are about to read for all."""
-    monkeypatch.setattr(Stint, "is_holding", True)
+    monkeypatch.setattr(Leadership, "is_holding", True)
     read = JournalSource.read
 
     def read_freely(self: JournalSource, after: int, limit: int) -> Chunk:
@@ -261,12 +261,12 @@ def test_nothing_is_read_while_a_transaction_holds_the_checkpoint(
 
 def test_a_batch_has_fewer_events_where_a_process_has_died() -> None:
     """If it dies again, fewer can be to blame. What is passed, or the head, ends that."""
-    ends: Callable[[Suspicion], None]
+    ends: Callable[[Suspects], None]
     most = reading.most_events(folds=True)
     checkpoint = Checkpoint(1, "sums", "journal", 0, 1, "running", 0, 0, unclean_ends=1)
     for ends in (lambda s: s.passed(most), lambda s: s.at_head()):
-        suspicion = Suspicion()
-        reader = reading.Reader(
+        suspicion = Suspects()
+        reader = reading.BatchReader(
             cast(Source, None), lambda: False, folds=True, is_careful=suspicion.is_careful
         )
         assert reader.batch_events == most
@@ -276,7 +276,7 @@ def test_a_batch_has_fewer_events_where_a_process_has_died() -> None:
         assert reader.batch_events == reading.CAREFUL_EVENTS
         ends(suspicion)
         assert reader.batch_events == most
-    suspicion = Suspicion()
+    suspicion = Suspects()
     suspicion.begin(replace(checkpoint, unclean_ends=2), folds=True)
     assert suspicion.alone_for == reading.CAREFUL_EVENTS
 

@@ -1,4 +1,4 @@
-"""Caller: users' functions, def and async def, with and without a limit of time."""
+"""Invoker: users' functions, def and async def, with and without a limit of time."""
 
 import asyncio
 import contextvars
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.runtime.engines.invoke import Caller
+from holdfast.runtime.engines.invoke import Invoker
 
 LONG_SECONDS = 3_600.0
 """A limit that no test reaches."""
@@ -17,8 +17,8 @@ WAIT_SECONDS = 30.0
 
 
 @pytest.fixture
-def caller() -> Iterator[Caller]:
-    caller = Caller()
+def caller() -> Iterator[Invoker]:
+    caller = Invoker()
     yield caller
     caller.close()
 
@@ -50,20 +50,20 @@ async def refuse_later() -> None:
 
 
 @pytest.mark.parametrize("function", [add, add_later])
-def test_a_result_comes_back(caller: Caller, function: object) -> None:
+def test_a_result_comes_back(caller: Invoker, function: object) -> None:
     assert caller.call(function, 1, 2) == 3  # type: ignore[arg-type]
     assert caller.call_within(LONG_SECONDS, never, function, 1, 2) == 3  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("function", [refuse, refuse_later])
-def test_an_error_stays_what_it_is(caller: Caller, function: object) -> None:
+def test_an_error_stays_what_it_is(caller: Invoker, function: object) -> None:
     with pytest.raises(Refused):
         caller.call(function)  # type: ignore[arg-type]
     with pytest.raises(Refused):
         caller.call_within(LONG_SECONDS, never, function)  # type: ignore[arg-type]
 
 
-def test_a_time_out_of_ones_own_is_not_ours(caller: Caller) -> None:
+def test_a_time_out_of_ones_own_is_not_ours(caller: Invoker) -> None:
     async def give_up() -> None:
         raise TimeoutError("the other system's")
 
@@ -71,7 +71,7 @@ def test_a_time_out_of_ones_own_is_not_ours(caller: Caller) -> None:
         caller.call_within(LONG_SECONDS, never, give_up)
 
 
-def test_coroutines_run_on_one_loop(caller: Caller) -> None:
+def test_coroutines_run_on_one_loop(caller: Invoker) -> None:
     async def loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
@@ -80,7 +80,7 @@ def test_coroutines_run_on_one_loop(caller: Caller) -> None:
     assert caller.call_within(LONG_SECONDS, never, loop) is first
 
 
-def test_a_coroutine_sees_the_context_of_its_call(caller: Caller) -> None:
+def test_a_coroutine_sees_the_context_of_its_call(caller: Invoker) -> None:
     variable = contextvars.ContextVar("variable", default=0)
 
     async def read() -> int:
@@ -94,13 +94,13 @@ def test_a_coroutine_sees_the_context_of_its_call(caller: Caller) -> None:
 
 
 def test_close_without_a_coroutine() -> None:
-    Caller().close()
+    Invoker().close()
 
 
 # Limits
 
 
-def test_what_runs_too_long_is_interrupted_from_another_thread(caller: Caller) -> None:
+def test_what_runs_too_long_is_interrupted_from_another_thread(caller: Invoker) -> None:
     interrupted = threading.Event()
     threads: list[threading.Thread] = []
 
@@ -120,7 +120,7 @@ def test_what_runs_too_long_is_interrupted_from_another_thread(caller: Caller) -
     assert not threads[0].is_alive()
 
 
-def test_a_result_that_is_late_is_none(caller: Caller) -> None:
+def test_a_result_that_is_late_is_none(caller: Invoker) -> None:
     interrupted = threading.Event()
 
     def run() -> str:
@@ -131,7 +131,7 @@ def test_a_result_that_is_late_is_none(caller: Caller) -> None:
         caller.call_within(0.01, interrupted.set, run)
 
 
-def test_a_coroutine_is_cancelled(caller: Caller) -> None:
+def test_a_coroutine_is_cancelled(caller: Invoker) -> None:
     ended: list[str] = []
 
     async def run() -> None:
@@ -147,7 +147,7 @@ def test_a_coroutine_is_cancelled(caller: Caller) -> None:
     assert caller.call(add_later, 1, 2) == 3
 
 
-def test_a_coroutine_that_ignores_its_end_is_late(caller: Caller) -> None:
+def test_a_coroutine_that_ignores_its_end_is_late(caller: Invoker) -> None:
     async def run() -> str:
         try:
             await asyncio.Event().wait()
@@ -159,7 +159,7 @@ def test_a_coroutine_that_ignores_its_end_is_late(caller: Caller) -> None:
         caller.call_within(0.01, lambda: None, run)
 
 
-def test_a_coroutine_that_fails_at_its_end_is_late(caller: Caller) -> None:
+def test_a_coroutine_that_fails_at_its_end_is_late(caller: Invoker) -> None:
     async def run() -> None:
         try:
             await asyncio.Event().wait()
@@ -171,7 +171,7 @@ def test_a_coroutine_that_fails_at_its_end_is_late(caller: Caller) -> None:
     assert isinstance(found.value.__cause__, Refused)
 
 
-def test_a_coroutine_that_blocks_is_interrupted(caller: Caller) -> None:
+def test_a_coroutine_that_blocks_is_interrupted(caller: Invoker) -> None:
     interrupted = threading.Event()
 
     async def run() -> None:
@@ -183,7 +183,7 @@ def test_a_coroutine_that_blocks_is_interrupted(caller: Caller) -> None:
     assert isinstance(found.value.__cause__, Refused)
 
 
-def test_nothing_is_left_behind(caller: Caller) -> None:
+def test_nothing_is_left_behind(caller: Invoker) -> None:
     before = threading.active_count()
     for _ in range(3):
         caller.call_within(LONG_SECONDS, never, add, 1, 2)
@@ -193,7 +193,7 @@ def test_nothing_is_left_behind(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("seconds", [None, 60.0])
-def test_anything_that_can_be_awaited_is_awaited(caller: Caller, seconds: float | None) -> None:
+def test_anything_that_can_be_awaited_is_awaited(caller: Invoker, seconds: float | None) -> None:
     class Later:
         def __await__(self) -> Generator[Any, None, str]:
             yield from asyncio.sleep(0).__await__()

@@ -1,4 +1,4 @@
-"""Judge: what the policy's answer comes to, attempt by attempt."""
+"""Recovery: what the policy's answer comes to, attempt by attempt."""
 
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
@@ -26,11 +26,11 @@ from holdfast import (
 )
 from holdfast.model.definition import compile_projection
 from holdfast.model.event import RawEvent
-from holdfast.runtime.engines.invoke import Caller
-from holdfast.runtime.failure.recovery import Give, Judge, Undecided, Wait
+from holdfast.runtime.engines.invoke import Invoker
+from holdfast.runtime.failure.recovery import GiveUp, PolicyFailed, Recovery, RetryAfter
 from holdfast.runtime.signals import BreakerOpened, Decided, Failed, Retrying, Signal
 from holdfast.runtime.store.faults import MAX_MESSAGE_CHARACTERS
-from holdfast.runtime.store.queue_items import MAX_HISTORY, Record
+from holdfast.runtime.store.queue_items import MAX_HISTORY, FailureHistory
 from holdfast.testing import FixedClock
 
 NAMES = ("entries", "journal")
@@ -54,10 +54,10 @@ class Court:
     def __init__(self, policy: Policy, **options: Any) -> None:
         self.clock = FixedClock()
         self.signals: list[Signal] = []
-        self.caller = Caller()
+        self.caller = Invoker()
         self.types = EventTypes()
         self.types.register(Credited, name="credited")
-        self.judge = Judge(
+        self.judge = Recovery(
             compile_projection(Entries, types=self.types, policy=policy, **options),
             feed="journal",
             types=self.types,
@@ -66,7 +66,7 @@ class Court:
             emit=self.signals.append,
         )
 
-    def ask(self, event: RawEvent, error: BaseException | None = None) -> Wait | Give:
+    def ask(self, event: RawEvent, error: BaseException | None = None) -> RetryAfter | GiveUp:
         return self.judge.judge(event, event.stream, error or ValueError("no"))
 
     def emitted(self, *kinds: type) -> list[Signal]:
@@ -150,14 +150,14 @@ def test_a_record_ends_when_its_event_is_settled(court: Callable[..., Court]) ->
     assert known == [False, True, False]
     assert record is not None
     assert record.attempts == 1
-    assert here.judge.record_of(event_at(1)) == Record()
+    assert here.judge.record_of(event_at(1)) == FailureHistory()
 
 
 def test_a_record_from_the_queue_is_continued(court: Callable[..., Court]) -> None:
     asked = Asked(Park())
     here = court(Policy(on_error=asked))
     first = here.clock.now() - timedelta(hours=1)
-    here.judge.adopt(event_at(1), Record(attempts=4, first_failed_at=first))
+    here.judge.adopt(event_at(1), FailureHistory(attempts=4, first_failed_at=first))
     here.ask(event_at(1))
     assert asked.failures[0].attempt == 5
     assert asked.failures[0].age_seconds == 3600
@@ -201,15 +201,15 @@ def test_a_final_decision_is_given_at_once(
     court: Callable[..., Court], decision: Fatal | Skip | Park
 ) -> None:
     error = ValueError("no")
-    assert court(Policy(on_error=decision)).ask(event_at(1), error) == Give(decision, error)
+    assert court(Policy(on_error=decision)).ask(event_at(1), error) == GiveUp(decision, error)
 
 
 def test_retries_until_they_are_exhausted(court: Callable[..., Court]) -> None:
     here = court(Policy(on_error=Retry(), backoff=STEADY, exhausted=Park()))
     error = ValueError("no")
     verdicts = [here.ask(event_at(1), error) for _ in range(4)]
-    assert verdicts[:2] == [Wait(2, "retry"), Wait(2, "retry")]
-    assert verdicts[2:] == [Give(Park(), error), Give(Park(), error)]
+    assert verdicts[:2] == [RetryAfter(2, "retry"), RetryAfter(2, "retry")]
+    assert verdicts[2:] == [GiveUp(Park(), error), GiveUp(Park(), error)]
     assert here.emitted(Retrying) == [Retrying(*NAMES, 1, 2, 2), Retrying(*NAMES, 1, 3, 2)]
 
 
@@ -217,23 +217,23 @@ def test_a_retry_may_have_its_own_backoff_and_end(court: Callable[..., Court]) -
     own = Retry(Backoff(max_attempts=2, delay_seconds=4, jitter=0), exhausted=Skip())
     here = court(Policy(on_error=own, backoff=STEADY, exhausted=Park()))
     error = ValueError("no")
-    assert here.ask(event_at(1)) == Wait(4, "retry")
-    assert here.ask(event_at(1), error) == Give(Skip(), error)
+    assert here.ask(event_at(1)) == RetryAfter(4, "retry")
+    assert here.ask(event_at(1), error) == GiveUp(Skip(), error)
 
 
 def test_on_error_is_asked_again_at_every_attempt(court: Callable[..., Court]) -> None:
     here = court(Policy(on_error=Asked(Retry(), Skip()), backoff=STEADY))
     error = ValueError("no")
-    assert here.ask(event_at(1)) == Wait(2, "retry")
-    assert here.ask(event_at(1), error) == Give(Skip(), error)
+    assert here.ask(event_at(1)) == RetryAfter(2, "retry")
+    assert here.ask(event_at(1), error) == GiveUp(Skip(), error)
 
 
 def test_an_event_type_has_its_own_policy(court: Callable[..., Court]) -> None:
     own = Policy(on_error=Retry(), backoff=STEADY, exhausted=Skip())
     here = court(Policy(event_types={Credited: own}))
     error = ValueError("no")
-    assert here.ask(event_at(1)) == Wait(2, "retry")
-    assert here.ask(event_at(2, kind="debited"), error) == Give(Fatal(), error)
+    assert here.ask(event_at(1)) == RetryAfter(2, "retry")
+    assert here.ask(event_at(2, kind="debited"), error) == GiveUp(Fatal(), error)
 
 
 def test_on_error_may_be_a_coroutine(court: Callable[..., Court]) -> None:
@@ -241,13 +241,16 @@ def test_on_error_may_be_a_coroutine(court: Callable[..., Court]) -> None:
         return Park()
 
     error = ValueError("no")
-    assert court(Policy(on_error=decide)).ask(event_at(1), error) == Give(Park(), error)
+    assert court(Policy(on_error=decide)).ask(event_at(1), error) == GiveUp(Park(), error)
 
 
 def test_a_schedule_gets_the_failure(court: Callable[..., Court]) -> None:
     backoff = Backoff(schedule=lambda failure: failure.attempt + 0.5, jitter=0)
     here = court(Policy(on_error=Retry(backoff)))
-    assert [here.ask(event_at(1)) for _ in range(2)] == [Wait(1.5, "retry"), Wait(2.5, "retry")]
+    assert [here.ask(event_at(1)) for _ in range(2)] == [
+        RetryAfter(1.5, "retry"),
+        RetryAfter(2.5, "retry"),
+    ]
 
 
 # Functions of a policy that fail
@@ -271,9 +274,9 @@ def test_an_on_error_that_raises_is_fatal_and_shows_both_errors(
 ) -> None:
     here = court(Policy(on_error=on_error, exhausted=Park()))
     verdict = here.ask(event_at(1), ValueError("the handler has one too"))
-    assert isinstance(verdict, Give)
+    assert isinstance(verdict, GiveUp)
     assert verdict.decision == Fatal()
-    assert isinstance(verdict.error, Undecided)
+    assert isinstance(verdict.error, PolicyFailed)
     for text in (str(verdict.error), "".join(traceback.format_exception(verdict.error))):
         assert "on_error has a bug" in text
         assert "the handler has one too" in text
@@ -286,9 +289,9 @@ def test_an_on_error_that_returns_nonsense_is_fatal(
     court: Callable[..., Court], nonsense: Any
 ) -> None:
     verdict = court(Policy(on_error=lambda _: nonsense)).ask(event_at(1), ValueError("no"))
-    assert isinstance(verdict, Give)
+    assert isinstance(verdict, GiveUp)
     assert verdict.decision == Fatal()
-    assert isinstance(verdict.error, Undecided)
+    assert isinstance(verdict.error, PolicyFailed)
     assert f"it returned {nonsense!r}, not a decision" in str(verdict.error)
     assert "ValueError: no" in str(verdict.error)
 
@@ -298,7 +301,7 @@ def test_an_on_error_that_raises_what_it_was_given(court: Callable[..., Court]) 
         raise failure.error
 
     verdict = court(Policy(on_error=again)).ask(event_at(1), ValueError("no"))
-    assert isinstance(verdict, Give)
+    assert isinstance(verdict, GiveUp)
     assert verdict.decision == Fatal()
     assert "ValueError: no" in "".join(traceback.format_exception(verdict.error))
 
@@ -309,7 +312,7 @@ def test_a_schedule_that_raises_is_fatal(court: Callable[..., Court]) -> None:
 
     here = court(Policy(on_error=Retry(Backoff(schedule=schedule)), exhausted=Park()))
     verdict = here.ask(event_at(1), ValueError("the handler has one too"))
-    assert isinstance(verdict, Give)
+    assert isinstance(verdict, GiveUp)
     assert verdict.decision == Fatal()
     assert "schedule has a bug" in str(verdict.error)
     assert "the handler has one too" in str(verdict.error)
@@ -327,7 +330,7 @@ def test_errors_without_a_text_can_be_judged(court: Callable[..., Court]) -> Non
 
     here = court(Policy(on_error=raise_mute))
     verdict = here.ask(event_at(1), Mute())
-    assert isinstance(verdict, Give)
+    assert isinstance(verdict, GiveUp)
     assert "Mute: (its text can't be had: RuntimeError)" in str(verdict.error)
 
 
@@ -338,22 +341,22 @@ def test_a_breaker_opens_after_so_many_failures_in_a_row(court: Callable[..., Co
     asked = Asked(Skip())
     here = court(Policy(on_error=asked, breaker=Breaker(failures=3, pause_seconds=9)))
     verdicts = [here.ask(event_at(position)) for position in (1, 2, 3)]
-    assert [type(verdict) for verdict in verdicts] == [Give, Give, Wait]
-    assert verdicts[2] == Wait(9, "breaker")
+    assert [type(verdict) for verdict in verdicts] == [GiveUp, GiveUp, RetryAfter]
+    assert verdicts[2] == RetryAfter(9, "breaker")
     assert len(asked.failures) == 2  # Nothing is skipped or parked while it is open.
-    assert here.ask(event_at(3)) == Wait(9, "breaker")
+    assert here.ask(event_at(3)) == RetryAfter(9, "breaker")
     assert here.emitted(BreakerOpened) == [BreakerOpened(*NAMES, 3, 9)] * 2
     assert here.emitted(Decided)[2:] == [Decided(*NAMES, 3, "breaker")] * 2
 
 
 def test_a_success_closes_the_breaker(court: Callable[..., Court]) -> None:
     here = court(Policy(on_error=Skip(), breaker=Breaker(failures=2)))
-    assert isinstance(here.ask(event_at(1)), Give)
+    assert isinstance(here.ask(event_at(1)), GiveUp)
     here.judge.succeeded()
-    assert isinstance(here.ask(event_at(2)), Give)
-    assert here.ask(event_at(3)) == Wait(30, "breaker")
+    assert isinstance(here.ask(event_at(2)), GiveUp)
+    assert here.ask(event_at(3)) == RetryAfter(30, "breaker")
     here.judge.succeeded()
-    assert isinstance(here.ask(event_at(4)), Give)
+    assert isinstance(here.ask(event_at(4)), GiveUp)
     assert len(here.emitted(BreakerOpened)) == 1
 
 
@@ -364,8 +367,8 @@ def test_the_breaker_counts_all_event_types(court: Callable[..., Court]) -> None
         breaker=Breaker(failures=2),
     )
     here = court(policy)
-    assert isinstance(here.ask(event_at(1)), Give)
-    assert isinstance(here.ask(event_at(2, kind="debited")), Wait)
+    assert isinstance(here.ask(event_at(1)), GiveUp)
+    assert isinstance(here.ask(event_at(2, kind="debited")), RetryAfter)
 
 
 # Budget
@@ -381,23 +384,23 @@ def test_a_budget_runs_out_and_comes_back(court: Callable[..., Court]) -> None:
         )
     )
     error = ValueError("no")
-    assert here.ask(event_at(1)) == Wait(4, "retry")
+    assert here.ask(event_at(1)) == RetryAfter(4, "retry")
     here.clock.advance(30)
-    assert here.ask(event_at(2)) == Wait(4, "retry")
-    assert here.ask(event_at(3), error) == Give(Park(), error)
+    assert here.ask(event_at(2)) == RetryAfter(4, "retry")
+    assert here.ask(event_at(3), error) == GiveUp(Park(), error)
     assert len(here.emitted(Retrying)) == 2
     here.clock.advance(30)  # The first wait is a minute old.
-    assert here.ask(event_at(3)) == Wait(4, "retry")
-    assert here.ask(event_at(3), error) == Give(Park(), error)
+    assert here.ask(event_at(3)) == RetryAfter(4, "retry")
+    assert here.ask(event_at(3), error) == GiveUp(Park(), error)
     here.clock.advance(60)
-    assert here.ask(event_at(3)) == Wait(4, "retry")
+    assert here.ask(event_at(3)) == RetryAfter(4, "retry")
 
 
 def test_a_wait_that_does_not_fit_the_budget_is_not_begun(court: Callable[..., Court]) -> None:
     backoff = Backoff(delay_seconds=4, jitter=0)
     here = court(Policy(on_error=Retry(backoff), exhausted=Skip(), budget=RetryBudget(seconds=3.9)))
     error = ValueError("no")
-    assert here.ask(event_at(1), error) == Give(Skip(), error)
+    assert here.ask(event_at(1), error) == GiveUp(Skip(), error)
 
 
 # Signals

@@ -1,4 +1,4 @@
-"""Lanes: what a runner knows of the lanes that are closed."""
+"""ClosedLanes: what a runner knows of the lanes that are closed."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from holdfast import Limits
 from holdfast.model.event import RawEvent
 from holdfast.model.lane import Lane
-from holdfast.runtime.failure.closed_lanes import Lanes
-from holdfast.runtime.store.queue_items import Entry, Record, Status, Waiting
+from holdfast.runtime.failure.closed_lanes import ClosedLanes
+from holdfast.runtime.store.queue_items import FailureHistory, NewItem, ParkedEvent, Status
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -28,12 +28,12 @@ def entry(
     lane: str = "a",
     status: Status = "dead",
     next_attempt_at: datetime | None = None,
-) -> Entry:
-    return Entry(event_at(position, lane), lane, status, next_attempt_at=next_attempt_at)
+) -> NewItem:
+    return NewItem(event_at(position, lane), lane, status, next_attempt_at=next_attempt_at)
 
 
 def test_no_lane_is_closed() -> None:
-    lanes = Lanes({})
+    lanes = ClosedLanes({})
     assert not lanes
     assert len(lanes) == 0
     assert lanes.get("a") is None
@@ -42,7 +42,7 @@ def test_no_lane_is_closed() -> None:
 
 
 def test_what_is_added_counts_at_once_and_stays_when_it_is_committed() -> None:
-    lanes = Lanes({})
+    lanes = ClosedLanes({})
     lanes.add(entry(1, status="failed", next_attempt_at=at(5)))
     lanes.add(entry(2, status="pending"))
     assert lanes
@@ -54,7 +54,7 @@ def test_what_is_added_counts_at_once_and_stays_when_it_is_committed() -> None:
 
 
 def test_a_roll_back_leaves_what_was_committed() -> None:
-    lanes = Lanes({"a": Lane(3, None)})
+    lanes = ClosedLanes({"a": Lane(3, None)})
     lanes.add(entry(4, "a", "pending"))
     lanes.add(entry(5, "b"))
     assert len(lanes) == 2
@@ -65,14 +65,14 @@ def test_a_roll_back_leaves_what_was_committed() -> None:
 
 
 def test_what_was_skipped_closes_no_lane() -> None:
-    lanes = Lanes({})
+    lanes = ClosedLanes({})
     lanes.add(entry(1, status="skipped"))
     lanes.add(entry(2, status="resolved"))
     assert not lanes
 
 
 def test_what_was_in_the_queue_already_is_not_counted_twice() -> None:
-    lanes = Lanes({"a": Lane(1, None)})
+    lanes = ClosedLanes({"a": Lane(1, None)})
     known, new = entry(1, "a", "pending"), entry(2, "a", "pending")
     lanes.add(known)
     lanes.add(new)
@@ -81,14 +81,14 @@ def test_what_was_in_the_queue_already_is_not_counted_twice() -> None:
 
 
 def test_a_closed_lane_has_at_least_one_event() -> None:
-    lanes = Lanes({})
+    lanes = ClosedLanes({})
     lanes.add(entry(1))
     lanes.discount([entry(1)])
     assert lanes.get("a") == Lane(1, None)
 
 
 def test_a_lane_has_room_up_to_its_limit() -> None:
-    lanes = Lanes({"a": Lane(1, None)})
+    lanes = ClosedLanes({"a": Lane(1, None)})
     limits = Limits(events_per_lane=2, lanes=1)
     assert lanes.overflow("a", limits) is None
     lanes.add(entry(2, "a", "pending"))
@@ -97,7 +97,7 @@ def test_a_lane_has_room_up_to_its_limit() -> None:
 
 
 def test_there_is_room_for_so_many_lanes() -> None:
-    lanes = Lanes({"a": Lane(1, None)})
+    lanes = ClosedLanes({"a": Lane(1, None)})
     limits = Limits(lanes=2)
     assert lanes.overflow("b", limits) is None
     lanes.add(entry(2, "b"))
@@ -107,7 +107,7 @@ def test_there_is_room_for_so_many_lanes() -> None:
 
 
 def test_a_drain_changes_or_opens_a_lane() -> None:
-    lanes = Lanes({"a": Lane(3, AT), "b": Lane(1, AT)})
+    lanes = ClosedLanes({"a": Lane(3, AT), "b": Lane(1, AT)})
     lanes.set("a", Lane(1, None))
     lanes.set("b", None)
     lanes.set("never closed", None)
@@ -117,7 +117,7 @@ def test_a_drain_changes_or_opens_a_lane() -> None:
 
 
 def test_due_lanes_come_longest_due_first() -> None:
-    lanes = Lanes(
+    lanes = ClosedLanes(
         {
             "late": Lane(1, at(2)),
             "early": Lane(1, at(1)),
@@ -131,7 +131,7 @@ def test_due_lanes_come_longest_due_first() -> None:
 
 
 def test_what_is_begun_is_not_due_before_it_is_committed() -> None:
-    lanes = Lanes({})
+    lanes = ClosedLanes({})
     lanes.add(entry(1, status="failed", next_attempt_at=AT))
     assert lanes.due(AT) == []
     lanes.commit()
@@ -139,8 +139,8 @@ def test_what_is_begun_is_not_due_before_it_is_committed() -> None:
 
 
 def test_a_head_is_due_by_its_status() -> None:
-    def waiting(status: Status, due_at: datetime | None = None) -> Waiting:
-        return Waiting(1, status, due_at, 0, event_at(1), Record())
+    def waiting(status: Status, due_at: datetime | None = None) -> ParkedEvent:
+        return ParkedEvent(1, status, due_at, 0, event_at(1), FailureHistory())
 
     assert waiting("pending").is_due(AT)
     assert waiting("failed").is_due(AT)
@@ -155,7 +155,7 @@ steps = st.lists(st.tuples(st.sampled_from(["add", "commit", "roll back"]), name
 
 @given(steps)
 def test_counts_are_those_of_what_was_committed(steps: list[tuple[str, str]]) -> None:
-    lanes = Lanes({})
+    lanes = ClosedLanes({})
     committed: dict[str, int] = {}
     begun: dict[str, int] = {}
     for position, (step, lane) in enumerate(steps, 1):
@@ -188,7 +188,7 @@ def test_what_is_due_follows_every_change(
     known: list[tuple[str, Lane | None]], following: list[tuple[str, Lane | None]]
 ) -> None:
     model = {name: lane for name, lane in known if lane is not None}
-    lanes = Lanes(model)
+    lanes = ClosedLanes(model)
     for name, lane in following:
         lanes.set(name, lane)
         model.pop(name, None)
@@ -204,7 +204,7 @@ def test_what_is_committed_is_due_and_what_is_rolled_back_is_not(
     known: list[tuple[str, Lane | None]], parked: list[tuple[str, int]]
 ) -> None:
     closed = {name: lane for name, lane in known if lane is not None}
-    lanes = Lanes(closed)
+    lanes = ClosedLanes(closed)
     before = lanes.next_due()
     for position, (name, seconds) in enumerate(parked, start=1):
         lanes.add(entry(position, name, "failed", at(seconds)))
@@ -219,7 +219,7 @@ def test_what_is_committed_is_due_and_what_is_rolled_back_is_not(
 
 
 def test_many_lanes_are_looked_up_at_once() -> None:
-    lanes = Lanes({"a": Lane(1, None)})
+    lanes = ClosedLanes({"a": Lane(1, None)})
     assert lanes.are_open(["b", "c", "b"])
     assert lanes.are_open([])
     assert not lanes.are_open(["b", "a"])

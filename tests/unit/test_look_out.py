@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import App, NewEvent
-from holdfast.runtime.wake import Bell
+from holdfast.runtime.wake import WakeSignal
 from holdfast.sql.sqlite import change_watcher
-from holdfast.sql.sqlite.change_watcher import Watcher
+from holdfast.sql.sqlite.change_watcher import ChangeWatcher
 from holdfast.sql.sqlite.database import SqliteDatabase
 
 WAIT_SECONDS = 30.0
@@ -19,10 +19,10 @@ def test_it_looks_as_soon_as_somebody_waits(
 ) -> None:
     """Until then it may take its time."""
     monkeypatch.setattr(change_watcher, "QUIET_LOOK_SECONDS", FOR_EVER_SECONDS)
-    path, bell = tmp_path / "bank.db", Bell()
+    path, bell = tmp_path / "bank.db", WakeSignal()
     with App(f"sqlite:///{path}") as other:
         other.migrate()
-        watcher = Watcher(SqliteDatabase(path).open_reader, bell)
+        watcher = ChangeWatcher(SqliteDatabase(path).open_reader, bell)
         bell.wait(bell.rings, WAIT_SECONDS)  # It has seen what there is.
         heard = bell.rings
         for n in range(3):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.sql.store import wake_pacer as pace
-from holdfast.sql.store.wake_pacer import Pace
+from holdfast.sql.store.wake_pacer import WakePacer
 
 HOUR_SECONDS = 3600.0
 
@@ -19,7 +19,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_alone_goes_at_once(slow: None) -> None:
-    alone = Pace()
+    alone = WakePacer()
     first = alone.begin("a")
     assert alone.left_seconds(first) == 0
     assert alone.begin("a") >= first
@@ -27,7 +27,7 @@ def test_one_alone_goes_at_once(slow: None) -> None:
 
 
 def test_many_begin_once_in_a_beat(slow: None) -> None:
-    together = Pace()
+    together = WakePacer()
     beat = together.begin("a")
     assert together.begin("b") == beat
     assert HOUR_SECONDS / 2 < together.left_seconds(beat) <= HOUR_SECONDS
@@ -36,14 +36,14 @@ def test_many_begin_once_in_a_beat(slow: None) -> None:
 
 
 def test_the_longest_beat_is_for_any_number(slow: None) -> None:
-    together = Pace()
+    together = WakePacer()
     beats = {together.begin(number) for number in range(1000)}
     assert len(beats) == 1
     assert HOUR_SECONDS < together.left_seconds(beats.pop()) <= 2 * HOUR_SECONDS
 
 
 def test_a_beat_ends(monkeypatch: pytest.MonkeyPatch, slow: None) -> None:
-    together = Pace()
+    together = WakePacer()
     beat = together.begin("a")
     together.begin("b")
     monkeypatch.setattr(pace, "SHARE_SECONDS", 0.0)
@@ -54,7 +54,7 @@ def test_a_beat_ends(monkeypatch: pytest.MonkeyPatch, slow: None) -> None:
 def test_whoever_has_not_begun_for_long_is_not_counted(
     monkeypatch: pytest.MonkeyPatch, slow: None
 ) -> None:
-    together = Pace()
+    together = WakePacer()
     together.begin("a")
     together.begin("gone")
     monkeypatch.setattr(pace, "COUNTED_SECONDS", 0.0)
@@ -65,7 +65,7 @@ def test_whoever_has_not_begun_for_long_is_not_counted(
 
 
 def test_the_child_of_a_fork_has_none_of_its_parents_runners(slow: None) -> None:
-    together = Pace()
+    together = WakePacer()
     beat = together.begin("a")
     together.begin("b")
     with together._lock:
@@ -75,7 +75,7 @@ def test_the_child_of_a_fork_has_none_of_its_parents_runners(slow: None) -> None
 
 
 def test_they_begin_from_any_thread(slow: None) -> None:
-    together = Pace()
+    together = WakePacer()
     beats: list[float] = []
 
     def begin(runner: int) -> Callable[[], None]:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from holdfast.model.event import RawEvent
 from holdfast.runtime.store.source import Chunk
-from holdfast.runtime.wake import Bell
+from holdfast.runtime.wake import WakeSignal
 from holdfast.sql.store import shared_reads as module
-from holdfast.sql.store.shared_reads import Recent
+from holdfast.sql.store.shared_reads import SharedReads
 from tests.support.postgres import wait_until
 
 LIMIT = 3
@@ -40,29 +40,29 @@ def event(position: int) -> RawEvent:
     return RawEvent(position, "a", position, str(uuid4()), "Counted", "{}", "{}", at)
 
 
-def read(recent: Recent, journal: Journal, after: int, *, held: bool = False) -> list[int]:
+def read(recent: SharedReads, journal: Journal, after: int, *, held: bool = False) -> list[int]:
     chunk, _ = recent.read(after, LIMIT, journal.reading(after, held=held))
     return [found.position for found in chunk.events]
 
 
 @pytest.fixture
-def bell() -> Bell:
-    return Bell()
+def bell() -> WakeSignal:
+    return WakeSignal()
 
 
 @pytest.fixture
-def recent(bell: Bell) -> Recent:
-    return Recent(bell)
+def recent(bell: WakeSignal) -> SharedReads:
+    return SharedReads(bell)
 
 
-def test_what_one_has_read_the_others_have(recent: Recent) -> None:
+def test_what_one_has_read_the_others_have(recent: SharedReads) -> None:
     journal = Journal(1, 2, 4, 5, 6, 7)
     for _ in range(3):
         assert [read(recent, journal, after) for after in (0, 4)] == [[1, 2, 4], [5, 6, 7]]
     assert journal.reads == 2
 
 
-def test_who_is_a_little_ahead_has_the_rest_of_the_end(recent: Recent) -> None:
+def test_who_is_a_little_ahead_has_the_rest_of_the_end(recent: SharedReads) -> None:
     journal = Journal(1, 3)
     assert read(recent, journal, 0) == [1, 3]
     assert [read(recent, journal, after) for after in (1, 2)] == [[3], [3]]
@@ -71,21 +71,23 @@ def test_who_is_a_little_ahead_has_the_rest_of_the_end(recent: Recent) -> None:
     assert journal.reads == 2
 
 
-def test_the_rest_of_what_is_not_the_end_is_read(recent: Recent) -> None:
+def test_the_rest_of_what_is_not_the_end_is_read(recent: SharedReads) -> None:
     """It would look like the end of the journal."""
     journal = Journal(1, 2, 3, 4)
     assert read(recent, journal, 0) == [1, 2, 3]
     assert read(recent, journal, 1) == [2, 3, 4]
 
 
-def test_another_limit_gets_no_more_than_it_asks_for(recent: Recent) -> None:
+def test_another_limit_gets_no_more_than_it_asks_for(recent: SharedReads) -> None:
     journal = Journal(1, 2)
     assert read(recent, journal, 0) == [1, 2]
     chunk, _ = recent.read(0, 1, lambda: Chunk([event(1)]))
     assert [found.position for found in chunk.events] == [1]
 
 
-def test_who_reads_seldom_has_all_that_others_have_read(recent: Recent, bell: Bell) -> None:
+def test_who_reads_seldom_has_all_that_others_have_read(
+    recent: SharedReads, bell: WakeSignal
+) -> None:
     """One by one they would come too slowly, for ever."""
     journal, last = Journal(), 0
     for position in (1, 2, 4):
@@ -101,7 +103,7 @@ def test_who_reads_seldom_has_all_that_others_have_read(recent: Recent, bell: Be
     assert recent.read(0, LIMIT, journal.reading(0))[1] == bell.rings - 1
 
 
-def test_what_is_kept_in_pieces_ends_at_the_limit(recent: Recent) -> None:
+def test_what_is_kept_in_pieces_ends_at_the_limit(recent: SharedReads) -> None:
     journal = Journal()
     for position in range(1, 6):
         journal.positions.append(position)
@@ -111,7 +113,7 @@ def test_what_is_kept_in_pieces_ends_at_the_limit(recent: Recent) -> None:
     assert journal.reads == reads
 
 
-def test_a_full_chunk_behind_others_is_not_the_end(recent: Recent, bell: Bell) -> None:
+def test_a_full_chunk_behind_others_is_not_the_end(recent: SharedReads, bell: WakeSignal) -> None:
     journal = Journal(1)
     assert read(recent, journal, 0) == [1]
     bell.ring()
@@ -123,14 +125,14 @@ def test_a_full_chunk_behind_others_is_not_the_end(recent: Recent, bell: Bell) -
     assert ([found.position for found in chunk.events], rings) == ([1], 0)
 
 
-def test_what_is_held_or_nothing_is_not_kept(recent: Recent) -> None:
+def test_what_is_held_or_nothing_is_not_kept(recent: SharedReads) -> None:
     journal = Journal(1)
     assert [read(recent, journal, 0, held=True) for _ in range(2)] == [[1], [1]]
     assert [read(recent, journal, 1) for _ in range(2)] == [[], []]
     assert journal.reads == 4
 
 
-def test_rings_since_the_read_are_news(recent: Recent, bell: Bell) -> None:
+def test_rings_since_the_read_are_news(recent: SharedReads, bell: WakeSignal) -> None:
     journal = Journal(1)
     bell.ring()
     _, first = recent.read(0, LIMIT, journal.reading(0))
@@ -140,7 +142,7 @@ def test_rings_since_the_read_are_news(recent: Recent, bell: Bell) -> None:
     assert bell.wait(again, 0)
 
 
-def test_whoever_is_not_woken_by_rings_reads_on(recent: Recent, bell: Bell) -> None:
+def test_whoever_is_not_woken_by_rings_reads_on(recent: SharedReads, bell: WakeSignal) -> None:
     journal = Journal(1)
     assert not recent.read(0, LIMIT, journal.reading(0))[0].more
     assert not recent.read(0, LIMIT, journal.reading(0))[0].more
@@ -148,7 +150,7 @@ def test_whoever_is_not_woken_by_rings_reads_on(recent: Recent, bell: Bell) -> N
     assert recent.read(0, LIMIT, journal.reading(0))[0].more
 
 
-def test_what_people_have_changed_is_read_again(recent: Recent) -> None:
+def test_what_people_have_changed_is_read_again(recent: SharedReads) -> None:
     journal = Journal(1)
     assert read(recent, journal, 0) == [1]
     journal.positions = [2]
@@ -156,7 +158,7 @@ def test_what_people_have_changed_is_read_again(recent: Recent) -> None:
     assert read(recent, journal, 0) == [2]
 
 
-def test_little_is_kept(recent: Recent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_is_kept(recent: SharedReads, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_BYTES", 7)
     journal = Journal(1, 2, 3, 4, 5, 6)
     assert [read(recent, journal, after) for after in (0, 3, 0)] == [
@@ -168,7 +170,7 @@ def test_little_is_kept(recent: Recent, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("outcome", ["read", "failed", "cleared"])
-def test_who_comes_meanwhile_waits_for_the_same(recent: Recent, outcome: str) -> None:
+def test_who_comes_meanwhile_waits_for_the_same(recent: SharedReads, outcome: str) -> None:
     journal = Journal(1)
     begun, may_end = threading.Event(), threading.Event()
     found: list[list[int]] = []
@@ -208,7 +210,7 @@ def test_who_comes_meanwhile_waits_for_the_same(recent: Recent, outcome: str) ->
     assert read(recent, journal, 0) == ([2] if outcome == "cleared" else [1])
 
 
-def test_whether_others_have_taken_what_was_read(recent: Recent) -> None:
+def test_whether_others_have_taken_what_was_read(recent: SharedReads) -> None:
     journal = Journal(1, 2, 3, 4, 5, 6)
     for after in (0, 3):
         read(recent, journal, after)
@@ -217,7 +219,7 @@ def test_whether_others_have_taken_what_was_read(recent: Recent) -> None:
     assert [recent.is_shared(through) for through in (3, 6, 7)] == [True, False, False]
 
 
-def test_whoever_waits_for_a_read_takes_it(recent: Recent) -> None:
+def test_whoever_waits_for_a_read_takes_it(recent: SharedReads) -> None:
     journal = Journal(1)
     another = threading.Thread(target=read, args=(recent, journal, 0))
 
@@ -240,7 +242,7 @@ def test_any_reads_give_what_is_there_however_little_is_kept(
     positions: set[int], reads: list[int]
 ) -> None:
     """Of reads that overlap, any may be the one that is found, and the oldest go."""
-    journal, recent = Journal(*sorted(positions)), Recent(Bell())
+    journal, recent = Journal(*sorted(positions)), SharedReads(WakeSignal())
     event_bytes = module.EVENT_BYTES + len("{}{}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "KEPT_BYTES", 12 * event_bytes)

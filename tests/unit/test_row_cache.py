@@ -12,7 +12,7 @@ from holdfast.runtime.engines import row_cache
 from holdfast.runtime.engines.fold import TableEngine
 from holdfast.runtime.run import batch_reader as reading
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
-from holdfast.runtime.store.transaction import Work
+from holdfast.runtime.store.transaction import Transaction
 from tests.contracts.samples import fetch
 from tests.support.memory import peak_bytes
 
@@ -126,7 +126,7 @@ def test_one_large_row_is_not_written_for_each_event(
     written, advance = [], TableEngine.advance
 
     def count(
-        self: TableEngine, work: Work | None, checkpoint: Checkpoint, to: Advance
+        self: TableEngine, work: Transaction | None, checkpoint: Checkpoint, to: Advance
     ) -> Checkpoint:
         written.append(to.position)
         return advance(self, work, checkpoint, to)

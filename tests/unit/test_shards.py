@@ -28,12 +28,12 @@ from holdfast.model.feed_names import (
     shard_of,
     shards_in,
 )
-from holdfast.runtime.shards.layout import Layout
+from holdfast.runtime.shards.layout import ShardLayout
 from holdfast.runtime.shards.shard_source import ShardSource
 from holdfast.sql.database import Database
 from holdfast.sql.journal.journal_source import JournalSource
 from holdfast.sql.store.session import SqlSession
-from holdfast.sql.store.shard_layouts import SqlLayouts
+from holdfast.sql.store.shard_layouts import SqlShardLayouts
 from tests.contracts.samples import execute
 
 
@@ -174,15 +174,15 @@ def test_a_shard_is_read_from_anywhere_again_and_again(
                     ]
 
 
-class FixedLayouts(SqlLayouts):
+class FixedLayouts(SqlShardLayouts):
     """With a barrier from the beginning."""
 
     def __init__(self, database: Database, barrier: int | None) -> None:
         super().__init__(database)
         self._barrier = barrier
 
-    def layout(self, projection: str) -> Layout:
-        return Layout(1, None if self._barrier is None else 2, self._barrier)
+    def layout(self, projection: str) -> ShardLayout:
+        return ShardLayout(1, None if self._barrier is None else 2, self._barrier)
 
 
 def read_on(source: ShardSource, after: int, limit: int) -> tuple[list[int], int]:

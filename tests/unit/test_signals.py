@@ -19,7 +19,7 @@ from holdfast.runtime.signals import (
     Stopped,
 )
 from holdfast.runtime.store.faults import Fault
-from holdfast.runtime.wake import Bell
+from holdfast.runtime.wake import WakeSignal
 
 WAIT_SECONDS = 30.0
 FOR_EVER_SECONDS = 3_600.0
@@ -27,7 +27,7 @@ FOR_EVER_SECONDS = 3_600.0
 
 
 def test_a_ring_before_the_wait_is_not_missed() -> None:
-    bell = Bell()
+    bell = WakeSignal()
     heard = bell.rings
     bell.ring()
     bell.wait(heard, FOR_EVER_SECONDS)
@@ -35,7 +35,7 @@ def test_a_ring_before_the_wait_is_not_missed() -> None:
 
 
 def test_a_ring_wakes_all_who_wait() -> None:
-    bell = Bell()
+    bell = WakeSignal()
     heard = bell.rings
     threads = [
         threading.Thread(target=bell.wait, args=(heard, FOR_EVER_SECONDS), daemon=True)
@@ -50,14 +50,14 @@ def test_a_ring_wakes_all_who_wait() -> None:
 
 
 def test_a_wait_without_a_ring_ends_in_time() -> None:
-    bell = Bell()
+    bell = WakeSignal()
     bell.ring()
     bell.wait(bell.rings, 0.01)
     assert bell.rings == 1
 
 
 def test_the_bell_is_awaited_while_somebody_waits() -> None:
-    bell = Bell()
+    bell = WakeSignal()
     assert not bell.awaited.is_set()
     threads = [
         threading.Thread(target=bell.wait, args=(bell.rings, FOR_EVER_SECONDS), daemon=True)

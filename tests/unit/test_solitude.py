@@ -2,14 +2,14 @@
 
 import threading
 
-from holdfast.runtime.failure.exclusive import Solitude
+from holdfast.runtime.failure.exclusive import ExclusiveRun
 from tests.support.postgres import wait_until
 
 WAIT_SECONDS = 30.0
 
 
 def test_batches_go_side_by_side_and_a_suspect_waits_for_them() -> None:
-    solitude = Solitude()
+    solitude = ExclusiveRun()
     together, alone = threading.Barrier(3), threading.Event()
     leave, order = threading.Event(), []
 
@@ -38,7 +38,7 @@ def test_batches_go_side_by_side_and_a_suspect_waits_for_them() -> None:
 
 
 def test_nothing_begins_beside_a_suspect() -> None:
-    solitude = Solitude()
+    solitude = ExclusiveRun()
     inside, leave, begun = threading.Event(), threading.Event(), threading.Event()
     seen: list[bool] = []
 
@@ -66,7 +66,7 @@ def test_nothing_begins_beside_a_suspect() -> None:
 
 def test_suspects_leave_room_for_the_others() -> None:
     """However many they are, and however soon they come again."""
-    solitude, order = Solitude(), list[str]()
+    solitude, order = ExclusiveRun(), list[str]()
 
     def come(name: str, *, alone: bool) -> threading.Thread:
         def work() -> None:

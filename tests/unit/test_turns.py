@@ -1,4 +1,4 @@
-"""Turns: one at a time, in the order of asking, and never waiting for oneself."""
+"""FairLock: one at a time, in the order of asking, and never waiting for oneself."""
 
 import asyncio
 import contextvars
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import HoldfastError
-from holdfast.sql.sqlite.fair_lock import Turns
+from holdfast.sql.sqlite.fair_lock import FairLock
 from tests.support.postgres import wait_until
 
 WAIT_SECONDS = 30.0
 
 
-def queue(turns: Turns, thread: threading.Thread) -> threading.Thread:
+def queue(turns: FairLock, thread: threading.Thread) -> threading.Thread:
     """Starts a thread and returns when it stands in the queue."""
     before = len(turns._waiting)
     thread.start()
@@ -24,7 +24,7 @@ def queue(turns: Turns, thread: threading.Thread) -> threading.Thread:
 
 
 def test_one_at_a_time() -> None:
-    turns = Turns()
+    turns = FairLock()
     inside = 0
     most = 0
 
@@ -45,7 +45,7 @@ def test_one_at_a_time() -> None:
 
 
 def test_first_come_first_served() -> None:
-    turns = Turns()
+    turns = FairLock()
     served: list[int] = []
 
     def take(number: int) -> None:
@@ -62,7 +62,7 @@ def test_first_come_first_served() -> None:
 
 
 def test_whoever_comes_back_stands_at_the_end() -> None:
-    turns = Turns()
+    turns = FairLock()
     served: list[str] = []
 
     def take() -> None:
@@ -79,7 +79,7 @@ def test_whoever_comes_back_stands_at_the_end() -> None:
 
 
 def test_waiting_for_oneself_is_an_error() -> None:
-    turns = Turns()
+    turns = FairLock()
     found = []
     with turns.take():
         with pytest.raises(HoldfastError, match="connection=tx"), turns.take():
@@ -92,7 +92,7 @@ def test_waiting_for_oneself_is_an_error() -> None:
 
 
 def test_waiting_for_oneself_through_asyncio_is_an_error() -> None:
-    turns = Turns()
+    turns = FairLock()
 
     def take() -> None:
         with turns.take():
@@ -107,7 +107,7 @@ def test_waiting_for_oneself_through_asyncio_is_an_error() -> None:
 
 
 def test_a_context_that_outlives_the_turn_has_it_no_longer() -> None:
-    turns = Turns()
+    turns = FairLock()
 
     def take() -> bool:
         with turns.take():
@@ -121,7 +121,7 @@ def test_a_context_that_outlives_the_turn_has_it_no_longer() -> None:
 
 
 def test_another_thread_does_not_have_it() -> None:
-    turns = Turns()
+    turns = FairLock()
     found: list[bool] = []
     with turns.take():
         thread = threading.Thread(target=lambda: found.append(turns.is_mine))
@@ -131,14 +131,14 @@ def test_another_thread_does_not_have_it() -> None:
 
 
 def test_two_are_independent() -> None:
-    one, other = Turns(), Turns()
+    one, other = FairLock(), FairLock()
     with one.take(), other.take():
         assert (one.is_mine, other.is_mine) == (True, True)
     assert (one.is_mine, other.is_mine) == (False, False)
 
 
 def test_an_error_passes_the_turn_on() -> None:
-    turns = Turns()
+    turns = FairLock()
 
     def fail() -> None:
         with turns.take():
@@ -166,7 +166,7 @@ def interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_waiting_leaves_the_queue() -> None:
-    turns = Turns()
+    turns = FairLock()
     let_go, held = threading.Event(), threading.Event()
     served: list[str] = []
     main = threading.main_thread().ident

@@ -21,10 +21,10 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, To
 
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.kafka.errors import REFUSED, error_of, failure
-from holdfast.kafka.partition_runner import Part, Place
+from holdfast.kafka.partition_runner import PartitionRunner, Place
 from holdfast.kafka.source import KafkaSource
 from holdfast.model.definition import Definition
-from holdfast.runtime.run.worker import Wiring, Worker
+from holdfast.runtime.run.worker import RunnerContext, Worker
 from holdfast.runtime.signals import PollFailed
 from holdfast.runtime.store.faults import MAX_MESSAGE_CHARACTERS, Fault, clean, fault_of
 
@@ -55,11 +55,16 @@ class KafkaWorker(Worker):
     """
 
     def __init__(
-        self, definition: Definition, wiring: Wiring, source: KafkaSource, *, catches_up: bool
+        self,
+        definition: Definition,
+        wiring: RunnerContext,
+        source: KafkaSource,
+        *,
+        catches_up: bool,
     ) -> None:
         super().__init__(definition, wiring, None)
         self._source, self._catches_up = source, catches_up
-        self._parts: dict[Place, Part] = {}
+        self._parts: dict[Place, PartitionRunner] = {}
         self._reached: dict[Place, int] = {}
         self._look_at = 0.0
         self._failures = 0
@@ -245,7 +250,7 @@ class KafkaWorker(Worker):
     # Partitions
 
     def _begin(self, place: Place, *, in_group: bool) -> None:
-        part = Part(
+        part = PartitionRunner(
             self.definition,
             self._wiring,
             self._source,

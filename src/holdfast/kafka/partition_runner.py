@@ -11,7 +11,7 @@ from holdfast.kafka.partition_source import PartitionSource
 from holdfast.kafka.source import KafkaSource, feed_name
 from holdfast.model.definition import Definition
 from holdfast.runtime.run.runner import Runner
-from holdfast.runtime.run.worker import Wiring
+from holdfast.runtime.run.worker import RunnerContext
 from holdfast.runtime.signals import Committed, Signal, Signals, Started
 from holdfast.runtime.store.faults import Fault
 from holdfast.runtime.store.session import Session
@@ -21,7 +21,7 @@ Place = tuple[str, int]
 """A topic and the number of a partition."""
 
 
-class Part:
+class PartitionRunner:
     """A partition that this process works on, for one projection.
 
     `ended` is called on the runner's thread, at its end, with the fault it has ended with.
@@ -30,7 +30,7 @@ class Part:
     def __init__(
         self,
         definition: Definition,
-        wiring: Wiring,
+        wiring: RunnerContext,
         source: KafkaSource,
         place: Place,
         *,

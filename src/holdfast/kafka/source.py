@@ -28,11 +28,11 @@ from holdfast.kafka.record import (
 from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.failure import WorkerLost, is_transient
-from holdfast.model.foreign_feed import NOTHING, UNDECODABLE, Intake, Undecodable
+from holdfast.model.foreign_feed import NOTHING, UNDECODABLE, ForeignFeed, Undecodable
 from holdfast.model.policy import Park, Policy
 from holdfast.model.projection import Projection
-from holdfast.runtime.run.foreign_source import ForeignLetter
-from holdfast.runtime.run.worker import Wiring, Worker
+from holdfast.runtime.run.foreign_source import ForeignDeadLetter
+from holdfast.runtime.run.worker import RunnerContext, Worker
 
 MAX_PARTITIONS = 1 << 14
 MAX_TOPICS = 1 << 16
@@ -103,10 +103,10 @@ class KafkaSource:
             f"group={self.group!r}, settings={shown})"
         )
 
-    def intake(self) -> Intake:
+    def intake(self) -> ForeignFeed:
         """How a projection takes what comes from here."""
         unnumbered = {UNDECODABLE, NOTHING, *([self.tombstones] if self.tombstones else [])}
-        return Intake(
+        return ForeignFeed(
             decode=self._decode_again,
             contiguous=self.contiguous,
             first_version=self.first_version,
@@ -136,7 +136,7 @@ class KafkaSource:
             part.close()
         return events[0] if events else None  # type: ignore[return-value]
 
-    def letters(self, topic: str) -> Iterator[ForeignLetter]:
+    def letters(self, topic: str) -> Iterator[ForeignDeadLetter]:
         """Dead events in a topic that others have written."""
         known = set(self.feeds())
         for number in self.brokers.partitions(topic):
@@ -161,7 +161,7 @@ class KafkaSource:
         ends = self.brokers.ends(self.topics)
         return {feed_name(*place): (ids[place[0]], end) for place, end in ends.items()}
 
-    def worker(self, definition: Definition, wiring: Wiring, *, catches_up: bool) -> Worker:
+    def worker(self, definition: Definition, wiring: RunnerContext, *, catches_up: bool) -> Worker:
         """What runs a projection on these topics."""
         from holdfast.kafka.group_worker import KafkaWorker
 
@@ -206,7 +206,9 @@ class KafkaSource:
         nothing = Decoded(stream=self._lane_of(record), type=NOTHING, data="null", version=0)
         return raw_event(record, nothing, contiguous=True)
 
-    def _letter(self, record: Record, known: Collection[tuple[str, int]]) -> ForeignLetter | None:
+    def _letter(
+        self, record: Record, known: Collection[tuple[str, int]]
+    ) -> ForeignDeadLetter | None:
         """The event in a dead letter, by a number below 0: what is above is the feed's own."""
         origin, feed, position = origin_of(record), None, None
         there = record
@@ -218,7 +220,7 @@ class KafkaSource:
         if event is None:
             return None
         event = msgspec.structs.replace(event, position=_number_below_0(record))
-        return ForeignLetter(feed, position, event)
+        return ForeignDeadLetter(feed, position, event)
 
     def _place_of(self, feed: str) -> tuple[str, int]:
         for topic in self.topics:

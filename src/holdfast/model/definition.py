@@ -14,7 +14,7 @@ from holdfast.errors import AppendError, ConfigError
 from holdfast.model.event import RawEvent, check_stream
 from holdfast.model.event_types import EventTypes, is_event_class
 from holdfast.model.feed_names import JOURNAL, MAX_SHARDS, MESSAGES
-from holdfast.model.foreign_feed import Intake
+from holdfast.model.foreign_feed import ForeignFeed
 from holdfast.model.lane import UNKNOWN, unknown_lane
 from holdfast.model.policy import Park, Policy
 from holdfast.model.poll import Poll
@@ -36,14 +36,14 @@ from holdfast.model.row_type import (
     lane_text,
     table_of,
 )
-from holdfast.model.sql_spec import SetSpec, set_spec
+from holdfast.model.sql_spec import SqlSpec, compile_sql
 
 Mode = Literal["live", "shadow", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 @dataclass(frozen=True, slots=True)
-class Outbox:
+class OutboxSettings:
     """How a projection is delivered by the queue: how many lanes at once, and from where on.
 
     `inline_seconds`: an append waits so long for its events to be applied in its own process.
@@ -71,10 +71,10 @@ class Definition:
     policy: Policy = field(default_factory=Policy)
     policies: Mapping[str, Policy] = field(default_factory=dict)
     mask: Callable[[str], str] | None = None
-    outbox: Outbox | None = None
+    outbox: OutboxSettings | None = None
     feed: str = JOURNAL
-    intake: Intake | None = None
-    sets: SetSpec | None = None
+    intake: ForeignFeed | None = None
+    sets: SqlSpec | None = None
     shards: int = 1
 
     def policy_of(self, event_type: str) -> Policy:
@@ -172,9 +172,9 @@ def compile_projection(
     poll: Poll | None = None,
     policy: Policy | None = None,
     mask: Callable[[str], str] | bool = False,
-    outbox: Outbox | None = None,
+    outbox: OutboxSettings | None = None,
     feed: str = JOURNAL,
-    intake: Intake | None = None,
+    intake: ForeignFeed | None = None,
     shards: int = 1,
 ) -> Definition:
     """Reads a projection class; whatever is wrong with it is a ConfigError now."""
@@ -190,7 +190,7 @@ def compile_projection(
         instance = cls()
     except TypeError as error:
         raise ConfigError(f"{where}: {cls.__qualname__}() failed: {error}") from error
-    sets = set_spec(instance, where, types) if isinstance(instance, SqlProjection) else None
+    sets = compile_sql(instance, where, types) if isinstance(instance, SqlProjection) else None
     if sets is not None and (strict or intake is not None):
         raise ConfigError(
             f"{where}: a SqlProjection takes the types in `events` from the journal; leave out "
@@ -312,7 +312,7 @@ def _handlers(
     instance: Projection | TableProjection[Any],
     where: str,
     types: EventTypes,
-    sets: SetSpec | None,
+    sets: SqlSpec | None,
 ) -> tuple[dict[str, Handler], Handler | None]:
     found: dict[str, Handler] = {}
     for attribute in dir(type(instance)):
@@ -372,7 +372,7 @@ def _check_arguments(
 
 
 def _tables(
-    instance: Projection | TableProjection[Any], name: str, where: str, intake: Intake | None
+    instance: Projection | TableProjection[Any], name: str, where: str, intake: ForeignFeed | None
 ) -> dict[str, str | TableSpec]:
     if isinstance(instance, TableProjection):
         spec = table_of(
@@ -396,7 +396,7 @@ def _tables(
     return tables
 
 
-def _guard(intake: Intake | None) -> str:
+def _guard(intake: ForeignFeed | None) -> str:
     if intake is None:
         return POSITION_COLUMN
     return VERSION_COLUMN if intake.contiguous else CHANGES_COLUMN

@@ -1,4 +1,4 @@
-"""Intake: how events come in that others have written, and what their numbers are worth."""
+"""ForeignFeed: how events come in that others have written, and what their numbers are worth."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Undecodable(PayloadError):
     """What came can't be read as an event; it is kept as it came."""
 
 
-class Death(msgspec.Struct, frozen=True, kw_only=True):
+class DeadEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event that has failed for good, with what was kept of it."""
 
     projection: str
@@ -41,7 +41,7 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-class Letter(msgspec.Struct, frozen=True, kw_only=True):
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A message about a dead event, for those who listen elsewhere."""
 
     topic: str
@@ -52,7 +52,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class ForeignFeed:
     """How a projection takes events that others have written.
 
     `contiguous`: versions count without a gap within a stream, beginning with `first_version`
@@ -71,10 +71,10 @@ class Intake:
     gap_seconds: float = 5.0
     window_events: int = 10_000
     unnumbered: frozenset[str] = frozenset({UNDECODABLE, NOTHING})
-    letter: Callable[[Death], Letter] | None = None
+    letter: Callable[[DeadEvent], DeadLetter] | None = None
 
 
-def unreadable(event: RawEvent) -> Undecodable | None:
+def undecodable_reason(event: RawEvent) -> Undecodable | None:
     """Why an event can't be read, if it stands for something undecodable."""
     if event.type != UNDECODABLE:
         return None

@@ -31,7 +31,7 @@ JOURNAL_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class PayloadField:
     """A payload's field as a column: under which key it is stored, and what it holds."""
 
     column: str
@@ -40,15 +40,15 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class SetSpec:
+class SqlSpec:
     """What a SqlProjection does. `types` None: all event types."""
 
     statements: tuple[str, ...]
     types: tuple[str, ...] | None
-    fields: tuple[Field, ...]
+    fields: tuple[PayloadField, ...]
 
 
-def set_spec(projection: SqlProjection, where: str, types: EventTypes) -> SetSpec:
+def compile_sql(projection: SqlProjection, where: str, types: EventTypes) -> SqlSpec:
     """Reads a SqlProjection; whatever is wrong with it is a ConfigError now."""
     statements = (projection.sql,) if isinstance(projection.sql, str) else tuple(projection.sql)
     if not statements or not all(isinstance(s, str) and s.strip() for s in statements):
@@ -67,14 +67,14 @@ def set_spec(projection: SqlProjection, where: str, types: EventTypes) -> SetSpe
         elif not isinstance(item, str):
             raise ConfigError(f"{where}: `events` has {item!r}; give event classes or type names")
     names = [types.name_of(i) if isinstance(i, type) else i for i in projection.events]
-    return SetSpec(
+    return SqlSpec(
         statements=tuple(statement.strip().rstrip(";") for statement in statements),
         types=None if CATCH_ALL in names else tuple(names),
         fields=_fields([item for item in projection.events if isinstance(item, type)]),
     )
 
 
-def check_versions(spec: SetSpec, where: str, types: EventTypes) -> None:
+def check_versions(spec: SqlSpec, where: str, types: EventTypes) -> None:
     """Raises ConfigError where payloads would have to be upcast, which SQL does not do."""
     for name in spec.types or types.upcast_types():
         if name in types.upcast_types():
@@ -84,13 +84,13 @@ def check_versions(spec: SetSpec, where: str, types: EventTypes) -> None:
             )
 
 
-def _fields(classes: Sequence[type]) -> tuple[Field, ...]:
+def _fields(classes: Sequence[type]) -> tuple[PayloadField, ...]:
     """One column for each field, where all classes that have it agree on what it holds."""
-    found: dict[str, set[Field]] = {}
+    found: dict[str, set[PayloadField]] = {}
     for cls in classes:
         for key, kind in _kinds(cls):
             column = f"data_{key}" if key in JOURNAL_COLUMNS else key
-            found.setdefault(column, set()).add(Field(column, key, kind))
+            found.setdefault(column, set()).add(PayloadField(column, key, kind))
     return tuple(fields.pop() for fields in found.values() if len(fields) == 1)
 
 

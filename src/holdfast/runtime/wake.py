@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 
-class Bell:
+class WakeSignal:
     """Wakes those who wait for news. No ring is missed between looking and waiting."""
 
     def __init__(self) -> None:

@@ -13,10 +13,10 @@ from holdfast.model.projection import Tx
 from holdfast.model.row_type import Column, Key, TableSpec
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
-from holdfast.runtime.store.ranges import Extent
+from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
 from holdfast.runtime.store.transaction import HandlerTx, RowChanges
-from holdfast.runtime.wake import Bell
+from holdfast.runtime.wake import WakeSignal
 
 Row = tuple[Any, ...]
 
@@ -118,7 +118,7 @@ class Database(Protocol):
     table_options: str
     """What follows the columns where a row type's table is made."""
 
-    bell: Bell
+    bell: WakeSignal
     """Rings when the journal may have grown."""
 
     def connect(self) -> Connection:
@@ -151,7 +151,7 @@ class Database(Protocol):
     def forget(self, connection: Any) -> None:
         """Events that were asked for may have changed."""
 
-    def extent(self, connection: Any, after: int, limit: int) -> Extent:
+    def extent(self, connection: Any, after: int, limit: int) -> EventRange:
         """How far the next events go, as far as nothing smaller can appear later."""
 
     def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:

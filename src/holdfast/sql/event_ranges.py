@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from holdfast.runtime.store.ranges import Extent
+from holdfast.runtime.store.ranges import EventRange
 from holdfast.sql.database import Connection
 from holdfast.sql.values import uuid
 
 
-def next_events(connection: Connection, after: int, limit: int) -> Extent:
+def next_events(connection: Connection, after: int, limit: int) -> EventRange:
     """The next events, settled or not."""
     return _found(connection, "extent", after, limit=limit)
 
 
-def between(connection: Connection, after: int, through: int) -> Extent:
+def between(connection: Connection, after: int, through: int) -> EventRange:
     """What is there between two positions."""
     return _found(connection, "stretch", after, through=through)
 
 
-def _found(connection: Connection, query: str, after: int, **limits: int) -> Extent:
+def _found(connection: Connection, query: str, after: int, **limits: int) -> EventRange:
     ((events, through, event_id, event_type),) = connection.run(query, {"after": after, **limits})
     if not events:
-        return Extent(after, after, 0, None)
+        return EventRange(after, after, 0, None)
     id_ = uuid(event_id)
     assert id_ is not None
-    return Extent(after, through, events, (id_, event_type))
+    return EventRange(after, through, events, (id_, event_type))

@@ -32,7 +32,7 @@ GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProcessShare:
     """One of so many parts; `parent` is the process that has started this one."""
 
     number: int
@@ -44,7 +44,7 @@ class Part:
         return os.getppid() != self.parent
 
 
-def own_part() -> Part | None:
+def own_part() -> ProcessShare | None:
     """Which part this process takes, if it is one of several."""
     text = os.environ.pop(PART, None)  # It is not for what this process starts in its turn.
     if text is None:
@@ -52,7 +52,7 @@ def own_part() -> Part | None:
     numbers = re.fullmatch(r"(\d+)/(\d+)/(\d+)", text, re.ASCII)
     if numbers is None:
         raise ConfigError(f"{PART} is {text!r}; it is set by --processes, and not for people")
-    return Part(*map(int, numbers.groups()))
+    return ProcessShare(*map(int, numbers.groups()))
 
 
 class _Member:
@@ -107,7 +107,7 @@ class _Member:
             self.process.send_signal(number)
 
 
-class Crew:
+class ProcessGroup:
     """The processes of one command, until all have ended."""
 
     def __init__(self, count: int, *, stop_seconds: float, say: Callable[[str], None]) -> None:

@@ -17,7 +17,7 @@ import click
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.output import plural
-from holdfast.cli.run.processes import EXIT_FAULTED, Crew, own_part
+from holdfast.cli.run.processes import EXIT_FAULTED, ProcessGroup, own_part
 from holdfast.runtime.run.supervisor import Supervisor
 
 LOOPBACK = "127.0.0.1"
@@ -91,7 +91,7 @@ def run(
     part = own_part()
     if part is None and processes > 1:
         count = min(processes, app.most_processes())
-        crew = Crew(count, stop_seconds=stop_seconds, say=_say)
+        crew = ProcessGroup(count, stop_seconds=stop_seconds, say=_say)
         sys.exit(crew.run(exit_on_fault=exit_on_fault))
     asked = _Asked()
     supervisor = app.supervise(part=(part.number, part.of) if part else None)

@@ -26,7 +26,7 @@ from holdfast.kafka.errors import error_of, failure
 from holdfast.kafka.partition_source import record_of
 from holdfast.kafka.record import Record, record_from_json
 from holdfast.model.event import Event
-from holdfast.model.foreign_feed import Death, Letter
+from holdfast.model.foreign_feed import DeadEvent, DeadLetter
 from holdfast.model.projection import Projection, Tx, on
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def topic_of(projection: str) -> str:
     return f"holdfast.dead_letters.{projection}"
 
 
-def letter(death: Death) -> Letter:
+def letter(death: DeadEvent) -> DeadLetter:
     """A message about a dead event."""
     data = _Data(death.kept, death.lane, death.error_type, death.error_message, death.attempts)
-    return Letter(
+    return DeadLetter(
         topic=topic_of(death.projection),
         key=death.event.stream,
         id=uuid4(),

@@ -16,13 +16,13 @@ import msgspec
 
 from holdfast.errors import Revised
 from holdfast.model.event import RawEvent
-from holdfast.model.foreign_feed import Intake, VersionGap
+from holdfast.model.foreign_feed import ForeignFeed, VersionGap
 from holdfast.runtime.caches import drop_oldest
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.session import Session
-from holdfast.runtime.store.transaction import Work
+from holdfast.runtime.store.transaction import Transaction
 
-Place = Literal["next", "duplicate", "early"]
+Arrival = Literal["next", "duplicate", "early"]
 """Where an event stands: its turn, here before, or too early."""
 
 MAX_CACHED_STREAMS = 50_000
@@ -31,7 +31,7 @@ NEW = -1
 """The version of a stream that nobody has seen."""
 
 
-class Ledger(Protocol):
+class Deduplication(Protocol):
     """What is known of the events that have been here."""
 
     counts_all: bool
@@ -40,7 +40,7 @@ class Ledger(Protocol):
     def load(self, events: Iterable[RawEvent]) -> Collection[str]:
         """Looks up what is needed to place these events; returns the streams it had to look up."""
 
-    def place(self, event: RawEvent) -> Place: ...
+    def place(self, event: RawEvent) -> Arrival: ...
 
     def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
         """Events, up to the first whose turn it is not or that is none; returns how many.
@@ -63,7 +63,7 @@ class Ledger(Protocol):
     def passed(self, event: RawEvent) -> None:
         """The event is about to be applied, or skipped."""
 
-    def write(self, work: Work, checkpoint: Checkpoint) -> None:
+    def write(self, work: Transaction, checkpoint: Checkpoint) -> None:
         """Writes what has passed, in the transaction; raises Revised if others came between."""
 
     def commit(self) -> None: ...
@@ -72,16 +72,18 @@ class Ledger(Protocol):
         """The transaction is not in, or others may have changed something."""
 
 
-def ledger_of(intake: Intake | None, session: Session, checkpoint: Checkpoint) -> Ledger:
+def deduplication_of(
+    intake: ForeignFeed | None, session: Session, checkpoint: Checkpoint
+) -> Deduplication:
     """The ledger of one projection on one feed."""
     if intake is None:
-        return NoLedger()
+        return TrustedOrder()
     if intake.contiguous:
-        return Versions(intake, session, checkpoint)
-    return Window(intake, session, checkpoint)
+        return VersionTracker(intake, session, checkpoint)
+    return SeenIds(intake, session, checkpoint)
 
 
-class NoLedger:
+class TrustedOrder:
     """For the journal: every event has its turn, once."""
 
     counts_all = False
@@ -89,7 +91,7 @@ class NoLedger:
     def load(self, events: Iterable[RawEvent]) -> Collection[str]:  # noqa: ARG002
         return ()
 
-    def place(self, event: RawEvent) -> Place:  # noqa: ARG002
+    def place(self, event: RawEvent) -> Arrival:  # noqa: ARG002
         return "next"
 
     def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
@@ -110,14 +112,14 @@ class NoLedger:
 
     def passed(self, event: RawEvent) -> None: ...
 
-    def write(self, work: Work, checkpoint: Checkpoint) -> None: ...
+    def write(self, work: Transaction, checkpoint: Checkpoint) -> None: ...
 
     def commit(self) -> None: ...
 
     def forget(self) -> None: ...
 
 
-class Versions:
+class VersionTracker:
     """Streams whose versions count without a gap: the last version of each.
 
     A stream is a projection's, not a feed's: when it moves to another feed, it goes on there.
@@ -125,7 +127,7 @@ class Versions:
 
     counts_all = True
 
-    def __init__(self, intake: Intake, session: Session, checkpoint: Checkpoint) -> None:
+    def __init__(self, intake: ForeignFeed, session: Session, checkpoint: Checkpoint) -> None:
         self._intake, self._session, self._checkpoint = intake, session, checkpoint
         self._known: dict[str, int] = {}
         self._begun: dict[str, int] = {}
@@ -139,7 +141,7 @@ class Versions:
                 self._known[stream] = found.get(stream, NEW)
         return missing
 
-    def place(self, event: RawEvent) -> Place:
+    def place(self, event: RawEvent) -> Arrival:
         if event.type in self._intake.unnumbered:
             return "next"
         last = self._last(event.stream)
@@ -214,7 +216,7 @@ class Versions:
         if event.type not in self._intake.unnumbered:
             self._begun[event.stream] = event.version
 
-    def write(self, work: Work, checkpoint: Checkpoint) -> None:
+    def write(self, work: Transaction, checkpoint: Checkpoint) -> None:
         if self._begun:
             # In order: neighbours are quicker to write together.
             steps = {
@@ -251,12 +253,12 @@ class Versions:
         return self._begun.get(stream, self._known[stream])
 
 
-class Window:
+class SeenIds:
     """Events without versions that count: the ids of the last ones."""
 
     counts_all = False
 
-    def __init__(self, intake: Intake, session: Session, checkpoint: Checkpoint) -> None:
+    def __init__(self, intake: ForeignFeed, session: Session, checkpoint: Checkpoint) -> None:
         self._intake, self._session, self._checkpoint = intake, session, checkpoint
         self._seen: set[UUID] = set()
         self._begun: dict[UUID, int] = {}
@@ -265,7 +267,7 @@ class Window:
         self._seen = set(self._session.seen_ids(self._checkpoint, [e.id for e in events]))
         return ()
 
-    def place(self, event: RawEvent) -> Place:
+    def place(self, event: RawEvent) -> Arrival:
         return "duplicate" if event.id in self._seen or event.id in self._begun else "next"
 
     def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
@@ -293,7 +295,7 @@ class Window:
     def passed(self, event: RawEvent) -> None:
         self._begun[event.id] = event.position
 
-    def write(self, work: Work, checkpoint: Checkpoint) -> None:
+    def write(self, work: Transaction, checkpoint: Checkpoint) -> None:
         if self._begun:
             work.write_seen(checkpoint, self._begun, keep=self._intake.window_events)
 

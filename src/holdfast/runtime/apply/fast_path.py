@@ -1,4 +1,4 @@
-"""Plain events: those with which nothing is the matter, as nearly all are."""
+"""Fast path: events with no closed lane, no pending retry and no earlier decision."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import takewhile
 from operator import attrgetter
 
 from holdfast.model.event import RawEvent
-from holdfast.runtime.apply.leadership import Stint
+from holdfast.runtime.apply.leadership import Leadership
 from holdfast.runtime.engines.engine import FeedBatch
 
 QUICK_EVENTS = 8
@@ -21,7 +21,7 @@ it are again."""
 _stream = attrgetter("stream")
 
 
-class Plain:
+class FastPath:
     """Events of a batch, up to the first of which something is known, or that has to wait.
 
     They are taken one by one while they are applied. `at`: how far, when no event has failed. It
@@ -30,7 +30,7 @@ class Plain:
 
     def __init__(
         self,
-        stint: Stint,
+        stint: Leadership,
         batch: FeedBatch,
         events: Sequence[RawEvent],
         *,

@@ -16,8 +16,8 @@ from holdfast.errors import HoldfastError
 from holdfast.model.event import RawEvent, kept
 from holdfast.model.foreign_feed import VersionGap
 from holdfast.model.policy import Fatal, Park, Skip
-from holdfast.runtime.apply.fast_path import Plain
-from holdfast.runtime.apply.leadership import FOLD_SECONDS, SLICE_SECONDS, Stint
+from holdfast.runtime.apply.fast_path import FastPath
+from holdfast.runtime.apply.leadership import FOLD_SECONDS, SLICE_SECONDS, Leadership
 from holdfast.runtime.engines.engine import (
     Batch,
     BatchLost,
@@ -26,18 +26,23 @@ from holdfast.runtime.engines.engine import (
     FeedBatch,
     Unrepeatable,
 )
-from holdfast.runtime.failure.attempts import Halted
-from holdfast.runtime.failure.recovery import Give
+from holdfast.runtime.failure.attempts import Blocked
+from holdfast.runtime.failure.recovery import GiveUp
 from holdfast.runtime.signals import Died, Duplicates, Parked, Queued, Refused, Skipped
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.faults import text_of
-from holdfast.runtime.store.queue_items import LOOK_LATER_SECONDS, OUTSTANDING, Entry, Record
+from holdfast.runtime.store.queue_items import (
+    LOOK_LATER_SECONDS,
+    OUTSTANDING,
+    FailureHistory,
+    NewItem,
+)
 
 
 class Applier:
     """Applies what is read from the feed, and moves the checkpoint on with every commit."""
 
-    def __init__(self, stint: Stint, assure: Callable[[], None]) -> None:
+    def __init__(self, stint: Leadership, assure: Callable[[], None]) -> None:
         """`assure` is called before what was read is committed, and may refuse that."""
         self._stint, self._assure = stint, assure
         self._rulings: dict[int, Skip | Park] = {}
@@ -51,7 +56,7 @@ class Applier:
     def apply(self, events: Sequence[RawEvent]) -> int:
         """Applies and commits events in order; returns how many (fewer only when stopping).
 
-        Raises Halted at an event that must be tried again later, or stops the projection.
+        Raises Blocked at an event that must be tried again later, or stops the projection.
         """
         done, size = 0, len(events)
         while done < len(events) and not (done and self._stint.stopping()):
@@ -66,7 +71,7 @@ class Applier:
         """Applies and commits events as they are read, while there is time; returns how many.
 
         None if one of them is to blame for what can't be stored: then nothing is in, and fewer of
-        them show which. Raises Halted as `apply` does.
+        them show which. Raises Blocked as `apply` does.
         """
         try:
             return self._commit(chunks, singly=False)
@@ -166,7 +171,7 @@ class Applier:
                 break
             try:
                 entry = self._one(batch, events[done], failed)
-            except Halted as halted:
+            except Blocked as halted:
                 if not has_some:
                     raise
                 made.halted = halted
@@ -186,7 +191,7 @@ class Applier:
             made.recorded += stint.judge.recorded(events[:done])
         return done == len(events) and not self._is_over(batch, made.until)
 
-    def _finish(self, batch: FeedBatch, advance: Advance, entries: Sequence[Entry]) -> Checkpoint:
+    def _finish(self, batch: FeedBatch, advance: Advance, entries: Sequence[NewItem]) -> Checkpoint:
         """Writes all that goes with the events; returns the checkpoint behind them."""
         stint = self._stint
         if not (entries or self._woken or stint.definition.intake):
@@ -213,7 +218,7 @@ class Applier:
 
         Returns where that is, and how it failed if it was tried.
         """
-        plain = Plain(self._stint, batch, events, at=start, until=until, ruled=self._rulings)
+        plain = FastPath(self._stint, batch, events, at=start, until=until, ruled=self._rulings)
         ran = batch.run(plain)
         if ran.has_applied:
             self._stint.judge.succeeded()
@@ -225,7 +230,7 @@ class Applier:
         stint = self._stint
         return batch.is_full or stint.stopping() or stint.clock.monotonic() >= until
 
-    def _one(self, batch: Batch, event: RawEvent, failed: EventFailed | None) -> Entry | None:
+    def _one(self, batch: Batch, event: RawEvent, failed: EventFailed | None) -> NewItem | None:
         """Applies one event; returns the entry that it makes in the queue instead, if any.
 
         `failed`: it has been tried, and this came of it.
@@ -244,11 +249,11 @@ class Applier:
                 overtakes = place == "next" and ledger.overtakes(event)
                 if not overtakes:
                     self._check_room(event, lane)
-                    return Entry(event, lane, "pending")
+                    return NewItem(event, lane, "pending")
             if stint.is_held(event):
                 self._check_room(event, lane)
                 later = stint.clock.now() + timedelta(seconds=LOOK_LATER_SECONDS)
-                return Entry(event, lane, "pending", next_attempt_at=later)
+                return NewItem(event, lane, "pending", next_attempt_at=later)
         ruling = self._rulings.get(event.position)
         if ruling is None and place == "early" and (gap := ledger.gap(event)) is not None:
             ledger.look_again(event)
@@ -271,26 +276,26 @@ class Applier:
         self._rulings[event.position] = ruling
         return entry
 
-    def _await(self, event: RawEvent, lane: str, gap: VersionGap) -> Entry:
+    def _await(self, event: RawEvent, lane: str, gap: VersionGap) -> NewItem:
         """An event that came too early waits in its lane for those before it."""
         self._check_room(event, lane)
         intake, now = self._stint.definition.intake, self._stint.clock.now()
         assert intake is not None
-        record = Record().after(gap, now)
+        record = FailureHistory().after(gap, now)
         until = now + timedelta(seconds=intake.gap_seconds)
-        return Entry(event, lane, "failed", record, until)
+        return NewItem(event, lane, "failed", record, until)
 
-    def _entry(self, event: RawEvent, lane: str, ruling: Skip | Park) -> Entry:
+    def _entry(self, event: RawEvent, lane: str, ruling: Skip | Park) -> NewItem:
         record = self._stint.judge.record_of(event)
         match ruling:
             case Skip():
-                return Entry(event, lane, "skipped", record)
+                return NewItem(event, lane, "skipped", record)
             case Park(retry):
                 self._check_room(event, lane)
                 if retry is None:
-                    return Entry(event, lane, "dead", record)
+                    return NewItem(event, lane, "dead", record)
                 due_at = self._stint.clock.now() + timedelta(seconds=retry.delay(1))
-                return Entry(event, lane, "failed", record, due_at)
+                return NewItem(event, lane, "failed", record, due_at)
             case _:
                 assert_never(ruling)
 
@@ -301,9 +306,9 @@ class Applier:
                 f"event {event.id} can't wait in lane {lane!r}: {why}. See holdfast queue list; "
                 "mend, requeue or resolve what waits, then start the projection again"
             )
-            raise Halted(event, Give(Fatal(), error))
+            raise Blocked(event, GiveUp(Fatal(), error))
 
-    def _settle(self, entries: Sequence[Entry]) -> None:
+    def _settle(self, entries: Sequence[NewItem]) -> None:
         """The entries are in."""
         stint = self._stint
         behind: dict[str, int] = {}
@@ -332,9 +337,9 @@ class _Made:
     until: float = 0.0
     events: int = 0
     last: RawEvent | None = None
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[NewItem] = field(default_factory=list)
     recorded: list[RawEvent] = field(default_factory=list)
-    halted: Halted | None = None
+    halted: Blocked | None = None
 
 
 def _index(events: Sequence[RawEvent], event: RawEvent, start: int = 0) -> int:

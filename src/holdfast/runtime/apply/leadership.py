@@ -9,19 +9,19 @@ from holdfast.errors import Revised
 from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
-from holdfast.model.foreign_feed import Death
+from holdfast.model.foreign_feed import DeadEvent
 from holdfast.model.lane import unknown_lane
-from holdfast.runtime.apply.deduplicate import ledger_of
-from holdfast.runtime.engines.invoke import Caller
-from holdfast.runtime.failure.attempts import Trier
-from holdfast.runtime.failure.closed_lanes import Lanes
-from holdfast.runtime.failure.recovery import Judge
+from holdfast.runtime.apply.deduplicate import deduplication_of
+from holdfast.runtime.engines.invoke import Invoker
+from holdfast.runtime.failure.attempts import Attempts
+from holdfast.runtime.failure.closed_lanes import ClosedLanes
+from holdfast.runtime.failure.recovery import Recovery
 from holdfast.runtime.signals import Signal
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.clock import Clock
-from holdfast.runtime.store.queue_items import Record
+from holdfast.runtime.store.queue_items import FailureHistory
 from holdfast.runtime.store.session import Session
-from holdfast.runtime.store.transaction import Work
+from holdfast.runtime.store.transaction import Transaction
 
 SLICE_SECONDS = 1.0
 """A transaction ends after the event that exceeds this, so that slow handlers don't hold locks."""
@@ -37,7 +37,7 @@ HOLD_SECONDS = 5.0
 """For so long they have to wait then, after each change."""
 
 
-class Stint(Trier):
+class Leadership(Attempts):
     """Where a leader is: its checkpoint, its closed lanes, and the rows it keeps in memory.
 
     When people have come between twice in a row, transactions hold the checkpoint from their
@@ -51,9 +51,9 @@ class Stint(Trier):
         types: EventTypes,
         session: Session,
         checkpoint: Checkpoint,
-        lanes: Lanes,
-        judge: Judge,
-        caller: Caller,
+        lanes: ClosedLanes,
+        judge: Recovery,
+        caller: Invoker,
         clock: Clock,
         emit: Callable[[Signal], None],
         stopping: Callable[[], bool],
@@ -71,7 +71,7 @@ class Stint(Trier):
             blamed=blamed,
         )
         self.checkpoint, self.lanes, self.stopping = checkpoint, lanes, stopping
-        self.ledger = ledger_of(definition.intake, session, checkpoint)
+        self.ledger = deduplication_of(definition.intake, session, checkpoint)
         self._rate = _Rate(clock)
         self._in_vain = 0
         self._hold_until = 0.0
@@ -81,7 +81,7 @@ class Stint(Trier):
         """Whether the next transaction holds the checkpoint from its beginning."""
         return self.clock.monotonic() < self._hold_until
 
-    def revise(self, checkpoint: Checkpoint, lanes: Lanes) -> None:
+    def revise(self, checkpoint: Checkpoint, lanes: ClosedLanes) -> None:
         """Goes on from what a person has changed."""
         self.checkpoint, self.lanes = checkpoint, lanes
         self.engine.forget()
@@ -103,7 +103,7 @@ class Stint(Trier):
         return (lambda position: any(position in k for k in known)) if known else None
 
     @contextmanager
-    def transaction(self) -> Iterator[Work | None]:
+    def transaction(self) -> Iterator[Transaction | None]:
         """Whatever is kept in memory goes when the transaction does.
 
         Begins it where people must not come between; else the engine does, perhaps later.
@@ -148,7 +148,7 @@ class Stint(Trier):
         )
 
     def send_letters(
-        self, work: Work, dead: Iterable[tuple[str, RawEvent, str | None, Record]]
+        self, work: Transaction, dead: Iterable[tuple[str, RawEvent, str | None, FailureHistory]]
     ) -> None:
         """Tells others of events that are dead, where they want to know."""
         intake = self.definition.intake
@@ -157,7 +157,7 @@ class Stint(Trier):
         for lane, event, kept, record in dead:
             if kept is not None:
                 last = record.history[-1]
-                death = Death(
+                death = DeadEvent(
                     projection=self.definition.name,
                     lane=lane,
                     event=event,
@@ -176,7 +176,7 @@ class Stint(Trier):
         self.ledger.commit()
         self.told(events)
 
-    def _hold(self, work: Work) -> None:
+    def _hold(self, work: Transaction) -> None:
         """Looks again where nobody can come between any more."""
         before, now = self.checkpoint, work.hold(self.checkpoint)
         if now.position != before.position or now.paused_by != before.paused_by:
@@ -186,9 +186,9 @@ class Stint(Trier):
             self.revise(now, read_lanes(self.session, now))
 
 
-def read_lanes(session: Session, checkpoint: Checkpoint) -> Lanes:
+def read_lanes(session: Session, checkpoint: Checkpoint) -> ClosedLanes:
     """The lanes as the store knows them now."""
-    return Lanes(session.closed_lanes(checkpoint), session.resolved_ahead(checkpoint))
+    return ClosedLanes(session.closed_lanes(checkpoint), session.resolved_ahead(checkpoint))
 
 
 class _Rate:

@@ -13,7 +13,7 @@ from holdfast.errors import Revised
 from holdfast.model.event import RawEvent
 from holdfast.model.foreign_feed import NOTHING
 from holdfast.model.lane import UNKNOWN, Lane, unknown_lane
-from holdfast.runtime.apply.leadership import SLICE_SECONDS, Stint
+from holdfast.runtime.apply.leadership import SLICE_SECONDS, Leadership
 from holdfast.runtime.engines.engine import (
     Batch,
     BatchLost,
@@ -24,8 +24,8 @@ from holdfast.runtime.engines.engine import (
 from holdfast.runtime.failure.attempts import Stop
 from holdfast.runtime.signals import Died, Drained, Skipped
 from holdfast.runtime.store.checkpoint import Checkpoint
-from holdfast.runtime.store.queue_items import LOOK_LATER_SECONDS, Setback, Waiting
-from holdfast.runtime.store.transaction import Work
+from holdfast.runtime.store.queue_items import LOOK_LATER_SECONDS, FailedAttempt, ParkedEvent
+from holdfast.runtime.store.transaction import Transaction
 
 DRAIN_EVENTS = 100
 """Events of a lane that are tried in one transaction."""
@@ -42,8 +42,8 @@ class _Part:
 
     lane: str
     limit: int
-    due: Sequence[Waiting]
-    rest: Waiting | None
+    due: Sequence[ParkedEvent]
+    rest: ParkedEvent | None
 
     @property
     def events(self) -> Sequence[RawEvent]:
@@ -55,11 +55,11 @@ class _Result:
     """What has become of a part so far."""
 
     part: _Part
-    applied: list[Waiting] = field(default_factory=list)
-    known: list[Waiting] = field(default_factory=list)
+    applied: list[ParkedEvent] = field(default_factory=list)
+    known: list[ParkedEvent] = field(default_factory=list)
     """Those that had been here before, and need nothing."""
-    setbacks: list[Setback] = field(default_factory=list)
-    moved: dict[Waiting, str] = field(default_factory=dict)
+    setbacks: list[FailedAttempt] = field(default_factory=list)
+    moved: dict[ParkedEvent, str] = field(default_factory=dict)
     stop: Stop | None = None
     is_early: bool = False
     """Whether it has stopped at an event that came too early."""
@@ -71,7 +71,7 @@ class _Result:
         return len(self.applied) + len(self.known) + skipped + len(self.moved)
 
     @property
-    def follows(self) -> Waiting | None:
+    def follows(self) -> ParkedEvent | None:
         """The lane's head now."""
         return (*self.part.due, self.part.rest)[self.gone]
 
@@ -79,7 +79,7 @@ class _Result:
 class Drainer:
     """Applies what waits in lanes whose heads are due."""
 
-    def __init__(self, stint: Stint) -> None:
+    def __init__(self, stint: Leadership) -> None:
         self._stint = stint
         self._tried = _Part("", 0, (), None)
 
@@ -134,14 +134,14 @@ class Drainer:
             waiting = self._as_read_today(lane, waiting, limit)
         now = stint.clock.now()
         stint.ledger.load(item.event for item in waiting)
-        due: list[Waiting] = []
+        due: list[ParkedEvent] = []
         for item in waiting[:limit]:
             if not (item.is_due(now) or (item.is_early and self._has_its_turn(item, due))):
                 break
             due.append(item)
         return _Part(lane, limit, due, waiting[len(due)] if len(due) < len(waiting) else None)
 
-    def _patience(self, item: Waiting) -> datetime | None:
+    def _patience(self, item: ParkedEvent) -> datetime | None:
         """Until when an event that came too early waits for those before it, if it still does."""
         intake, now = self._stint.definition.intake, self._stint.clock.now()
         assert intake is not None
@@ -150,14 +150,16 @@ class Drainer:
         until = since + timedelta(seconds=intake.gap_seconds)
         return until if until > now else None
 
-    def _has_its_turn(self, item: Waiting, before: Sequence[Waiting]) -> bool:
+    def _has_its_turn(self, item: ParkedEvent, before: Sequence[ParkedEvent]) -> bool:
         """Whether an event that came too early no longer does, when those before it are done."""
         if before:
             return before[-1].event.version + 1 == item.event.version
         self._stint.ledger.look_again(item.event)
         return self._stint.ledger.place(item.event) == "next"
 
-    def _as_read_today(self, lane: str, waiting: Sequence[Waiting], limit: int) -> list[Waiting]:
+    def _as_read_today(
+        self, lane: str, waiting: Sequence[ParkedEvent], limit: int
+    ) -> list[ParkedEvent]:
         """What waits, with events as today's code reads what they came from, in their order."""
         stint = self._stint
         unread = stint.session.undecoded_items(stint.checkpoint, lane, limit)
@@ -183,7 +185,7 @@ class Drainer:
         is_counted = intake.contiguous and event.type not in intake.unnumbered
         return event.stream, event.version if is_counted else 0
 
-    def _read_again(self, item: Waiting) -> Waiting:
+    def _read_again(self, item: ParkedEvent) -> ParkedEvent:
         """The item with its event as today's code reads what it came from."""
         intake = self._stint.definition.intake
         if intake is None or item.kept is None:
@@ -241,7 +243,7 @@ class Drainer:
         return len(result.applied)
 
     def _try(
-        self, batch: Batch, item: Waiting, result: _Result, refused: EventFailed | None
+        self, batch: Batch, item: ParkedEvent, result: _Result, refused: EventFailed | None
     ) -> None:
         lane, own = result.part.lane, batch.lane_of(item.event)
         if own != lane and not own.startswith(UNKNOWN):
@@ -264,7 +266,7 @@ class Drainer:
                     if not item.is_early:
                         record = item.record.after(gap, self._stint.clock.now())
                         result.setbacks.append(
-                            Setback(item.id, "failed", record, item.retries, until)
+                            FailedAttempt(item.id, "failed", record, item.retries, until)
                         )
                     result.stop = Stop(until)
                     return
@@ -282,7 +284,7 @@ class Drainer:
         result.applied.append(item)
 
     def _write(
-        self, work: Work, result: _Result, left: Lane | None
+        self, work: Transaction, result: _Result, left: Lane | None
     ) -> tuple[Checkpoint, Mapping[str, Lane]]:
         """Writes what has become of a part; returns also the other lanes that have changed."""
         stint, lane = self._stint, result.part.lane
@@ -311,7 +313,7 @@ class Drainer:
                     others[woken] = Lane(known.events, advance.at)
         return checkpoint, others
 
-    def _joined(self, moved: Mapping[Waiting, str]) -> dict[str, Lane]:
+    def _joined(self, moved: Mapping[ParkedEvent, str]) -> dict[str, Lane]:
         """The lanes that items move to, with them in it, in the order of the feed."""
         lanes: dict[str, Lane] = {}
         now = self._stint.clock.now()
@@ -369,5 +371,5 @@ class Drainer:
             stint.emit(Drained(*stint.names, lane, len(result.applied), is_open))
 
 
-def _is(failed: EventFailed, item: Waiting) -> bool:
+def _is(failed: EventFailed, item: ParkedEvent) -> bool:
     return failed.event.position == item.event.position

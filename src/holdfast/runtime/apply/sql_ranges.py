@@ -12,25 +12,25 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from holdfast.model.event import RawEvent
-from holdfast.runtime.apply.leadership import Stint
+from holdfast.runtime.apply.leadership import Leadership
 from holdfast.runtime.run.batch_reader import BATCH_BYTES
 from holdfast.runtime.signals import Queued
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
-from holdfast.runtime.store.queue_items import Entry
-from holdfast.runtime.store.ranges import Extent, Sets
+from holdfast.runtime.store.queue_items import NewItem
+from holdfast.runtime.store.ranges import EventRange, RangeStatements
 
 
 class _Overflow(Exception):
     """There is no room for what has to wait, in a closed lane or in memory."""
 
 
-class SetApplier:
+class RangeApplier:
     """Applies stretches, and moves the checkpoint on with every commit."""
 
     def __init__(
         self,
-        stint: Stint,
-        sets: Sets,
+        stint: Leadership,
+        sets: RangeStatements,
         *,
         read_one: Callable[[int], RawEvent],
         apply_alone: Callable[[RawEvent], object],
@@ -39,7 +39,7 @@ class SetApplier:
         self._stint, self._sets = stint, sets
         self._read_one, self._apply_alone = read_one, apply_alone
 
-    def apply(self, extent: Extent) -> None:
+    def apply(self, extent: EventRange) -> None:
         """Applies and commits a stretch, as far as it is not asked to stop.
 
         Raises Halted at an event that must be tried again later, or stops the projection.
@@ -60,10 +60,10 @@ class SetApplier:
         for part in ((extent.after, middle), (middle, extent.through)):
             self.apply(self._sets.stretch(*part))
 
-    def _commit(self, extent: Extent) -> None:
+    def _commit(self, extent: EventRange) -> None:
         stint = self._stint
         assert extent.last is not None
-        entries: list[Entry] = []
+        entries: list[NewItem] = []
         with (
             stint.transaction() as held,
             nullcontext(held) if held else stint.session.transaction() as work,
@@ -83,7 +83,7 @@ class SetApplier:
             stint.emit(Queued(*stint.names, lane, count))
         stint.committed(checkpoint, [])
 
-    def _behind(self, checkpoint: Checkpoint, extent: Extent) -> list[Entry]:
+    def _behind(self, checkpoint: Checkpoint, extent: EventRange) -> list[NewItem]:
         """What has to wait in closed lanes."""
         stint, limits = self._stint, self._stint.definition.policy.limits
         entries, size_bytes = [], 0
@@ -92,12 +92,12 @@ class SetApplier:
             is_much = size_bytes > BATCH_BYTES and extent.events > 1
             if is_much or stint.lanes.overflow(event.stream, limits) is not None:
                 raise _Overflow
-            entry = Entry(event, event.stream, "pending")
+            entry = NewItem(event, event.stream, "pending")
             stint.lanes.add(entry)
             entries.append(entry)
         return entries
 
-    def _advance(self, extent: Extent, applied: int) -> Advance:
+    def _advance(self, extent: EventRange, applied: int) -> Advance:
         assert extent.last is not None
         advance = self._stint.advance(applied, None)
         event_id, event_type = extent.last

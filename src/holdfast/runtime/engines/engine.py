@@ -11,11 +11,11 @@ from holdfast.errors import Fenced, Revised, StoreUnavailable, TransactionEnded
 from holdfast.model.definition import Definition, lane_of
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
-from holdfast.runtime.engines.invoke import Caller, Function
+from holdfast.runtime.engines.invoke import Function, Invoker
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.faults import text_of
 from holdfast.runtime.store.session import Session
-from holdfast.runtime.store.transaction import Work
+from holdfast.runtime.store.transaction import Transaction
 
 
 class AtEvent(Exception):
@@ -72,7 +72,7 @@ class Batch(Protocol):
         Raises EventFailed with no trace of the event left: the batch can go on.
         """
 
-    def finished(self) -> AbstractContextManager[Work]:
+    def finished(self) -> AbstractContextManager[Transaction]:
         """The open transaction, with all rows written, for what goes with them."""
 
 
@@ -102,7 +102,7 @@ class Engine(Protocol):
     def batch(
         self,
         checkpoint: Checkpoint | None,
-        work: Work | None,
+        work: Transaction | None,
         *,
         again: bool,
         singly: bool,
@@ -138,7 +138,7 @@ class Calls:
     """Calls one projection's handlers, and says who is to blame when one fails."""
 
     def __init__(
-        self, definition: Definition, types: EventTypes, session: Session, caller: Caller
+        self, definition: Definition, types: EventTypes, session: Session, caller: Invoker
     ) -> None:
         self.definition, self.types, self.session = definition, types, session
         self._caller = caller

@@ -12,17 +12,17 @@ from typing import Any
 from holdfast.model.definition import Definition
 from holdfast.model.event import Event, RawEvent
 from holdfast.model.event_types import EventTypes
-from holdfast.model.foreign_feed import Intake
+from holdfast.model.foreign_feed import ForeignFeed
 from holdfast.model.lane import unknown_lane
 from holdfast.model.projection import DELETE, Handler, TableProjection
 from holdfast.model.row_codegen import other_key
 from holdfast.model.row_type import Key, TableSpec, lane_text
 from holdfast.runtime.engines.engine import BatchRefused, Calls, EventFailed, Ran, StoreFailedAt
-from holdfast.runtime.engines.invoke import Caller, Function
+from holdfast.runtime.engines.invoke import Function, Invoker
 from holdfast.runtime.engines.row_cache import CachedRow, RowCache
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.session import Session
-from holdfast.runtime.store.transaction import RowChanges, Work
+from holdfast.runtime.store.transaction import RowChanges, Transaction
 
 _Decoded = tuple[Handler, Key, Event[Any]]
 
@@ -39,7 +39,7 @@ class TableEngine:
         definition: Definition,
         types: EventTypes,
         session: Session,
-        caller: Caller,
+        caller: Invoker,
         table: TableSpec,
     ) -> None:
         self._session, self.table = session, table
@@ -64,7 +64,7 @@ class TableEngine:
     def batch(
         self,
         _: Checkpoint | None,
-        work: Work | None,
+        work: Transaction | None,
         *,
         again: bool,
         singly: bool,
@@ -85,7 +85,7 @@ class TableEngine:
         self.cache.drop(streams)
 
     @contextmanager
-    def written(self, work: Work | None) -> Iterator[Work]:
+    def written(self, work: Transaction | None) -> Iterator[Transaction]:
         """The transaction, `work` or a new one, with the changed rows in it."""
         writes, deletes = self._writes(), self._deletes()
         with nullcontext(work) if work else self._session.transaction() as work:
@@ -95,7 +95,7 @@ class TableEngine:
                 work.delete_rows(self.table, deletes)
             yield work
 
-    def advance(self, work: Work | None, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
+    def advance(self, work: Transaction | None, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
         """Writes the changed rows with the checkpoint, and commits where there is no `work`."""
         if work is None and not self._deletes():
             writes = self._writes()
@@ -186,7 +186,7 @@ class _LoadFailed(Exception):
 _key_of = attrgetter("key")
 
 
-def _order(intake: Intake | None) -> Callable[[Event[Any], int], int] | None:
+def _order(intake: ForeignFeed | None) -> Callable[[Event[Any], int], int] | None:
     """What tells whether a row has seen an event, 0 where nothing does; None: its position.
 
     From the event, and from what the row has.
@@ -202,7 +202,7 @@ class TableBatch:
     """Events being folded into rows."""
 
     def __init__(
-        self, engine: TableEngine, work: Work | None, *, again: bool, singly: bool
+        self, engine: TableEngine, work: Transaction | None, *, again: bool, singly: bool
     ) -> None:
         self._engine, self._table, self._work = engine, engine.table, work
         self._again, self._singly = again, singly
@@ -346,7 +346,7 @@ class TableBatch:
     def is_full(self) -> bool:
         return self._engine.cache.is_full
 
-    def finished(self) -> AbstractContextManager[Work]:
+    def finished(self) -> AbstractContextManager[Transaction]:
         return self._engine.written(self._work)
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:

@@ -27,13 +27,13 @@ from holdfast.runtime.engines.engine import (
     Unrepeatable,
     run_singly,
 )
-from holdfast.runtime.engines.invoke import Caller, Function
+from holdfast.runtime.engines.invoke import Function, Invoker
 from holdfast.runtime.engines.lone import LoneBatch
-from holdfast.runtime.engines.opening import Opening
-from holdfast.runtime.engines.scoped_tx import EventTx, flushed
+from holdfast.runtime.engines.opening import LazyTransaction
+from holdfast.runtime.engines.scoped_tx import ScopedTx, flushed
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.session import Session
-from holdfast.runtime.store.transaction import HandlerTx, Work
+from holdfast.runtime.store.transaction import HandlerTx, Transaction
 
 LARGEST_GROUP = 128
 """Events that may have to be done again for the sake of one."""
@@ -49,7 +49,7 @@ class HandlerEngine:
     """Calls handlers inside the transaction."""
 
     def __init__(
-        self, definition: Definition, types: EventTypes, session: Session, caller: Caller
+        self, definition: Definition, types: EventTypes, session: Session, caller: Invoker
     ) -> None:
         self._session = session
         self.calls = Calls(definition, types, session, caller)
@@ -60,12 +60,12 @@ class HandlerEngine:
     def batch(
         self,
         checkpoint: Checkpoint | None,
-        work: Work | None,
+        work: Transaction | None,
         *,
         again: bool,  # noqa: ARG002
         singly: bool,
     ) -> Iterator[HandlerBatch]:
-        with Opening(self._session, checkpoint, work) as opening:
+        with LazyTransaction(self._session, checkpoint, work) as opening:
             yield HandlerBatch(self.calls, opening, care=self._care, singly=singly)
         self._callbacks = opening.callbacks
 
@@ -110,9 +110,9 @@ class Care:
 class HandlerBatch:
     """Events in one transaction of handlers, which begins with the first that has one."""
 
-    def __init__(self, calls: Calls, opening: Opening, *, care: Care, singly: bool) -> None:
+    def __init__(self, calls: Calls, opening: LazyTransaction, *, care: Care, singly: bool) -> None:
         self._calls, self._opening = calls, opening
-        self._work: Work
+        self._work: Transaction
         self._tx: HandlerTx
         self.lane_of = calls.lane_of
         self._largest = self._size = 1 if singly else LARGEST_GROUP
@@ -170,7 +170,7 @@ class HandlerBatch:
         return run_singly(self.apply, events)
 
     @contextmanager
-    def finished(self) -> Iterator[Work]:
+    def finished(self) -> Iterator[Transaction]:
         if self._has_savepoint:
             self._settle()
         yield self._opening.finished()
@@ -185,7 +185,7 @@ class HandlerBatch:
         self._tx.failed = None
         if waits:
             handler = flushed(handler, self._tx.flush)
-        tx = EventTx(self._tx)
+        tx = ScopedTx(self._tx)
         try:
             decoded = self._decode(event)
             if self._is_limited:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 
 
-class Caller:
+class Invoker:
     """Calls functions; coroutines run on an event loop of the runner's own."""
 
     def __init__(self) -> None:

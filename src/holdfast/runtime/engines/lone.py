@@ -11,9 +11,9 @@ from holdfast.errors import TransactionEnded
 from holdfast.model.event import RawEvent
 from holdfast.runtime.engines.engine import Calls
 from holdfast.runtime.engines.invoke import Function
-from holdfast.runtime.engines.scoped_tx import EventTx, flushed
+from holdfast.runtime.engines.scoped_tx import ScopedTx, flushed
 from holdfast.runtime.store.session import Session
-from holdfast.runtime.store.transaction import HandlerTx, Work
+from holdfast.runtime.store.transaction import HandlerTx, Transaction
 
 
 class LoneBatch:
@@ -27,7 +27,7 @@ class LoneBatch:
         self.lane_of = calls.lane_of
         self.callbacks: list[Function] = []
         self._stack, self._handling = ExitStack(), ExitStack()
-        self._work: Work | None = None
+        self._work: Transaction | None = None
         self._tx: HandlerTx | None = None
 
     def __enter__(self) -> LoneBatch:
@@ -42,7 +42,7 @@ class LoneBatch:
         self._stack.__exit__(exc_type, exc, traceback)
 
     def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
-        tx = EventTx(LazyTx(self))
+        tx = ScopedTx(LazyTx(self))
         try:
             handler = instead or self._calls.definition.handler_of(event.type)
             if handler is None:
@@ -64,7 +64,7 @@ class LoneBatch:
         return True
 
     @contextmanager
-    def finished(self) -> Iterator[Work]:
+    def finished(self) -> Iterator[Transaction]:
         self.begin()
         self._handling.close()
         assert self._work is not None

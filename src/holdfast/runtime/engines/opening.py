@@ -9,22 +9,24 @@ from types import TracebackType
 from holdfast.runtime.engines.invoke import Function
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.session import Session
-from holdfast.runtime.store.transaction import HandlerTx, Work
+from holdfast.runtime.store.transaction import HandlerTx, Transaction
 
 
-class Opening:
+class LazyTransaction:
     """Begins a transaction where there is none, and commits it if its block ends without an error.
 
     A batch that has nothing for handlers has no transaction but the checkpoint's.
     """
 
-    def __init__(self, session: Session, checkpoint: Checkpoint | None, work: Work | None) -> None:
+    def __init__(
+        self, session: Session, checkpoint: Checkpoint | None, work: Transaction | None
+    ) -> None:
         """`checkpoint`: what must be as it was, or nothing begins; `work`: what is open already."""
         self._session, self._checkpoint, self._work = session, checkpoint, work
         self._transaction, self._handling = ExitStack(), ExitStack()
         self.callbacks: Sequence[Function] = ()
 
-    def __enter__(self) -> Opening:
+    def __enter__(self) -> LazyTransaction:
         return self
 
     def __exit__(
@@ -35,7 +37,7 @@ class Opening:
     ) -> None:
         self._transaction.__exit__(exc_type, exc, traceback)
 
-    def begin(self) -> tuple[Work, HandlerTx]:
+    def begin(self) -> tuple[Transaction, HandlerTx]:
         """The transaction with a savepoint, and what handlers get of it; called once."""
         work = self._opened()
         if self._checkpoint is not None:
@@ -46,7 +48,7 @@ class Opening:
         self.callbacks = tx.callbacks
         return work, tx
 
-    def finished(self) -> Work:
+    def finished(self) -> Transaction:
         """The transaction, which handlers are done with."""
         self._handling.close()
         return self._opened()
@@ -56,7 +58,7 @@ class Opening:
         self._handling.close()
         return (self._work or self._session).advance(checkpoint, to)
 
-    def _opened(self) -> Work:
+    def _opened(self) -> Transaction:
         if self._work is None:
             self._work = self._transaction.enter_context(self._session.transaction())
         return self._work

@@ -16,7 +16,7 @@ from holdfast.runtime.engines.handlers import HandlerBatch, HandlerEngine
 from holdfast.runtime.engines.invoke import Function
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.session import Session
-from holdfast.runtime.store.transaction import Work
+from holdfast.runtime.store.transaction import Transaction
 
 
 class PublishingEngine:
@@ -29,7 +29,7 @@ class PublishingEngine:
     def batch(
         self,
         checkpoint: Checkpoint | None,
-        work: Work | None,
+        work: Transaction | None,
         *,
         again: bool,
         singly: bool,  # noqa: ARG002
@@ -91,7 +91,7 @@ class PublishingBatch:
         return run_singly(self.apply, events)
 
     @contextmanager
-    def finished(self) -> Iterator[Work]:
+    def finished(self) -> Iterator[Transaction]:
         self._finish()
         with self._begun().finished() as work:
             yield work

@@ -11,7 +11,7 @@ from holdfast.runtime.engines.invoke import Function
 from holdfast.runtime.store.transaction import JoinableTx
 
 
-class EventTx:
+class ScopedTx:
     """The transaction for the time of one event's handler.
 
     A thread or a task that lives on must not write into the next event's part.

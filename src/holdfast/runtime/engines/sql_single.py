@@ -8,18 +8,18 @@ from typing import Any
 from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
-from holdfast.model.sql_spec import SetSpec
+from holdfast.model.sql_spec import SqlSpec
 from holdfast.runtime.engines.handlers import HandlerEngine
-from holdfast.runtime.engines.invoke import Caller
+from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.transaction import HandlerTx
 
 
-class SetEngine(HandlerEngine):
+class SqlEngine(HandlerEngine):
     """Applies single events as handlers do, and has the statements for whole stretches."""
 
     def __init__(
-        self, definition: Definition, spec: SetSpec, session: Session, caller: Caller
+        self, definition: Definition, spec: SqlSpec, session: Session, caller: Invoker
     ) -> None:
         self.sets = session.sets(spec)
         catch_all = self._apply if spec.types is None else None

@@ -11,23 +11,23 @@ from holdfast.model.definition import Definition, lane_of
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
 from holdfast.model.failure import ProcessDied
-from holdfast.model.foreign_feed import unreadable
+from holdfast.model.foreign_feed import undecodable_reason
 from holdfast.model.policy import Fatal, Park, Skip
 from holdfast.runtime.engines.engine import Batch, EventFailed
-from holdfast.runtime.engines.factory import _engine_of
-from holdfast.runtime.engines.invoke import Caller
-from holdfast.runtime.failure.recovery import Give, Judge, Wait
+from holdfast.runtime.engines.factory import engine_of
+from holdfast.runtime.engines.invoke import Invoker
+from holdfast.runtime.failure.recovery import GiveUp, Recovery, RetryAfter
 from holdfast.runtime.signals import CallbackFailed, Recovered, Signal
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.faults import text_of
-from holdfast.runtime.store.queue_items import Setback, Waiting
+from holdfast.runtime.store.queue_items import FailedAttempt, ParkedEvent
 from holdfast.runtime.store.session import Session
 
 
-class Halted(Exception):
+class Blocked(Exception):
     """An event can't be passed now; everything before it is committed."""
 
-    def __init__(self, event: RawEvent, verdict: Wait | Give) -> None:
+    def __init__(self, event: RawEvent, verdict: RetryAfter | GiveUp) -> None:
         super().__init__(event, verdict)
         self.event, self.verdict = event, verdict
 
@@ -37,10 +37,10 @@ class Stop:
     """Where a drain ends before it is through: when the lane is due next, and what to raise."""
 
     due_at: datetime | None
-    halted: Halted | None = None
+    halted: Blocked | None = None
 
 
-class Trier:
+class Attempts:
     """Tries the events of one projection on one session.
 
     `blamed`: events that have failed by what happened to the process or to the store.
@@ -53,8 +53,8 @@ class Trier:
         names: tuple[str, str],
         types: EventTypes,
         session: Session,
-        judge: Judge,
-        caller: Caller,
+        judge: Recovery,
+        caller: Invoker,
         clock: Clock,
         emit: Callable[[Signal], None],
         blamed: dict[int, BaseException],
@@ -62,7 +62,7 @@ class Trier:
         self.definition, self.session, self.judge = definition, session, judge
         self.clock, self.emit, self.names = clock, emit, names
         self._types, self._caller, self._blamed = types, caller, blamed
-        self.engine = _engine_of(definition, types, session, caller)
+        self.engine = engine_of(definition, types, session, caller)
 
     def lane_of(self, event: RawEvent) -> str:
         """The lane of an event that is in no batch."""
@@ -72,10 +72,10 @@ class Trier:
         """Tries one event; raises EventFailed."""
         wait = self.judge.pending(event)
         if wait is not None:
-            raise Halted(event, wait)
+            raise Blocked(event, wait)
         if event.position in self._blamed:
             raise EventFailed(event, self._blamed[event.position])
-        if (reason := unreadable(event)) is not None:
+        if (reason := undecodable_reason(event)) is not None:
             raise EventFailed(event, reason)
         if batch.apply(event):
             self.judge.succeeded()
@@ -85,7 +85,7 @@ class Trier:
     ) -> Skip | Park | None:
         """Asks the policy about a failed event; None if the fallback has handled it.
 
-        Raises Halted where the event is to be tried again, or stops the projection.
+        Raises Blocked where the event is to be tried again, or stops the projection.
         """
         if isinstance(error, MemoryError):
             # What its handler still holds: whatever comes next needs memory, too.
@@ -95,39 +95,41 @@ class Trier:
             known = self.judge.record_of(event)
             self.judge.adopt(event, replace(known, attempts=known.attempts + blamed.deaths - 1))
         verdict = self.judge.judge(event, lane, error)
-        if isinstance(verdict, Give):
+        if isinstance(verdict, GiveUp):
             if batch is not None and self._falls_back(batch, event, verdict):
                 return None
             if not isinstance(verdict.decision, Fatal):
                 return verdict.decision
-        raise Halted(event, verdict)
+        raise Blocked(event, verdict)
 
     def set_back(
-        self, batch: Batch | None, lane: str, item: Waiting, error: BaseException
-    ) -> tuple[Setback | None, Stop | None]:
+        self, batch: Batch | None, lane: str, item: ParkedEvent, error: BaseException
+    ) -> tuple[FailedAttempt | None, Stop | None]:
         """What becomes of an item that failed; without a setback, the fallback has handled it."""
         now = self.clock.now()
         retries = item.retries + 1
         self.judge.adopt(item.event, item.record)
         try:
             decision = self.rule(item.event, lane, error, batch)
-        except Halted as halted:
+        except Blocked as halted:
             record = self.judge.settled(item.event) or item.record
-            if isinstance(halted.verdict, Give):
+            if isinstance(halted.verdict, GiveUp):
                 # Left as it was, to be tried when the projection runs again.
-                return Setback(item.id, item.status, record, item.retries, None), Stop(now, halted)
+                return FailedAttempt(item.id, item.status, record, item.retries, None), Stop(
+                    now, halted
+                )
             at = now + timedelta(seconds=halted.verdict.seconds)
             stops_all = halted if halted.verdict.reason == "breaker" else None
-            return Setback(item.id, "failed", record, retries, at), Stop(at, stops_all)
+            return FailedAttempt(item.id, "failed", record, retries, at), Stop(at, stops_all)
         if decision is None:
             return None, None
         record = self.judge.settled(item.event) or item.record
         if isinstance(decision, Skip):
-            return Setback(item.id, "skipped", record, retries, None), None
+            return FailedAttempt(item.id, "skipped", record, retries, None), None
         if decision.retry is not None and decision.retry.allows(retries):
             at = now + timedelta(seconds=decision.retry.delay(retries + 1))
-            return Setback(item.id, "failed", record, retries, at), Stop(at)
-        return Setback(item.id, "dead", record, retries, None), Stop(None)
+            return FailedAttempt(item.id, "failed", record, retries, at), Stop(at)
+        return FailedAttempt(item.id, "dead", record, retries, None), Stop(None)
 
     def told(self, events: Sequence[RawEvent]) -> None:
         """The transaction is in, with these events applied: does what may only happen now."""
@@ -143,7 +145,7 @@ class Trier:
                 if record is not None:
                     self.emit(Recovered(*self.names, event.position, record.attempts + 1))
 
-    def _falls_back(self, batch: Batch, event: RawEvent, given: Give) -> bool:
+    def _falls_back(self, batch: Batch, event: RawEvent, given: GiveUp) -> bool:
         fallback = self.definition.policy_of(event.type).fallback
         if fallback is None or isinstance(given.error, ProcessDied):
             return False

@@ -12,10 +12,10 @@ from datetime import datetime
 from holdfast.model.event import RawEvent
 from holdfast.model.lane import Lane
 from holdfast.model.policy import Limits
-from holdfast.runtime.store.queue_items import OUTSTANDING, Entry
+from holdfast.runtime.store.queue_items import OUTSTANDING, NewItem
 
 
-class Lanes:
+class ClosedLanes:
     """Closed lanes, with what is about to be changed until the transaction is in."""
 
     def __init__(self, closed: Mapping[str, Lane], resolved: Set[int] = frozenset()) -> None:
@@ -52,7 +52,7 @@ class Lanes:
         """Whether a person has dealt with an event that a rewind brings again."""
         return event.position in self.resolved
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: NewItem) -> None:
         """An event is about to wait in its lane."""
         if entry.status not in OUTSTANDING:
             return
@@ -69,7 +69,7 @@ class Lanes:
         if known is not None:
             self._begun[lane] = Lane(known.events, at)
 
-    def discount(self, entries: Iterable[Entry]) -> None:
+    def discount(self, entries: Iterable[NewItem]) -> None:
         """These were in the queue already."""
         for entry in entries:
             known = self._begun.get(entry.lane)

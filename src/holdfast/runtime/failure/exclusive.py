@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-class Solitude:
+class ExclusiveRun:
     """Whether anything else is done in this process while one event is tried alone.
 
     Batches go side by side. An event that may kill the process has it to itself, so that a death
@@ -58,5 +58,5 @@ class Solitude:
             self._changed.notify_all()
 
 
-solitude = Solitude()
+exclusive_run = ExclusiveRun()
 """One for all projections of a process."""

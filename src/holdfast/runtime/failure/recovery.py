@@ -15,15 +15,15 @@ from holdfast.model.event import Event, RawEvent
 from holdfast.model.event_types import EventTypes
 from holdfast.model.failure import Failure
 from holdfast.model.policy import Decision, Fatal, Final, Park, Policy, Retry, Skip
-from holdfast.runtime.engines.invoke import Caller
+from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.signals import BreakerOpened, Decided, Failed, Retrying, Signal
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.faults import text_of
-from holdfast.runtime.store.queue_items import Record, attempt_of
+from holdfast.runtime.store.queue_items import FailureHistory, attempt_of
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class RetryAfter:
     """Try the same event again, after so many seconds."""
 
     seconds: float
@@ -31,21 +31,21 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Give:
+class GiveUp:
     """The attempts are over."""
 
     decision: Final
     error: BaseException
 
 
-Verdict = Wait | Give
+NextStep = RetryAfter | GiveUp
 
 
-class Undecided(Exception):
+class PolicyFailed(Exception):
     """A function of the policy failed, so that its projection stops; shows both errors."""
 
 
-class Memory:
+class PolicyState:
     """What the parts of a policy remember of a projection's failures, in all its threads."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Memory:
         self.waits: deque[tuple[float, float]] = deque()
 
 
-class Judge:
+class Recovery:
     """Asks the policy of one runner's projection, and keeps what its parts need to remember."""
 
     def __init__(
@@ -62,22 +62,22 @@ class Judge:
         *,
         feed: str,
         types: EventTypes,
-        caller: Caller,
+        caller: Invoker,
         clock: Clock,
         emit: Callable[[Signal], None],
-        memory: Memory | None = None,
+        memory: PolicyState | None = None,
     ) -> None:
         self._definition, self._names = definition, (definition.name, feed)
         self._types, self._caller, self._clock, self._emit = types, caller, clock, emit
-        self._records: dict[int, Record] = {}
-        self._pending: dict[int, Wait] = {}
-        self._memory = memory or Memory()
+        self._records: dict[int, FailureHistory] = {}
+        self._pending: dict[int, RetryAfter] = {}
+        self._memory = memory or PolicyState()
 
-    def record_of(self, event: RawEvent) -> Record:
+    def record_of(self, event: RawEvent) -> FailureHistory:
         """What is known of an event's failures in this process."""
-        return self._records.get(event.position, Record())
+        return self._records.get(event.position, FailureHistory())
 
-    def adopt(self, event: RawEvent, record: Record) -> None:
+    def adopt(self, event: RawEvent, record: FailureHistory) -> None:
         """Goes on from a record that was kept in the queue or with the checkpoint."""
         self._records[event.position] = record
 
@@ -101,7 +101,7 @@ class Judge:
         last = attempt_of(error, record.history[-1].at)
         self._records[event.position] = replace(record, history=(*record.history[:-1], last))
 
-    def pending(self, event: RawEvent) -> Wait | None:
+    def pending(self, event: RawEvent) -> RetryAfter | None:
         """What is left of the wait before the event's next attempt."""
         return self._pending.get(event.position)
 
@@ -120,12 +120,12 @@ class Judge:
         """An event was applied: failures before and after it are not in a row."""
         self._memory.in_a_row = 0
 
-    def settled(self, event: RawEvent) -> Record | None:
+    def settled(self, event: RawEvent) -> FailureHistory | None:
         """The event needs no more decisions; returns its record, if it had failed."""
         self._pending.pop(event.position, None)
         return self._records.pop(event.position, None)
 
-    def judge(self, event: RawEvent, lane: str, error: BaseException) -> Verdict:
+    def judge(self, event: RawEvent, lane: str, error: BaseException) -> NextStep:
         """Decides about one failed attempt."""
         now = self._clock.now()
         record = self._records[event.position] = self.record_of(event).after(error, now)
@@ -142,27 +142,27 @@ class Judge:
             )
         )
         verdict = self._verdict(failure)
-        if isinstance(verdict, Wait):
+        if isinstance(verdict, RetryAfter):
             self._pending[event.position] = verdict
-        decided = verdict.reason if isinstance(verdict, Wait) else _name(verdict.decision)
+        decided = verdict.reason if isinstance(verdict, RetryAfter) else _name(verdict.decision)
         self._emit(Decided(*self._names, event.position, decided))
         return verdict
 
-    def _verdict(self, failure: Failure) -> Verdict:
+    def _verdict(self, failure: Failure) -> NextStep:
         policy = self._definition.policy
         self._memory.in_a_row += 1
         breaker = policy.breaker
         if breaker is not None and self._memory.in_a_row >= breaker.failures:
             self._emit(BreakerOpened(*self._names, failure.position, breaker.pause_seconds))
-            return Wait(breaker.pause_seconds, "breaker")
+            return RetryAfter(breaker.pause_seconds, "breaker")
         leaf = self._definition.policy_of(failure.event.type)
         try:
             decision = self._ask(leaf, failure)
         except BaseException as worse:
-            return Give(Fatal(), _undecided("on_error", worse, failure))
+            return GiveUp(Fatal(), _undecided("on_error", worse, failure))
         if isinstance(decision, Retry):
             return self._again(decision, leaf, failure)
-        return Give(decision, failure.error)
+        return GiveUp(decision, failure.error)
 
     def _ask(self, policy: Policy, failure: Failure) -> Decision:
         if isinstance(policy.on_error, Decision):
@@ -174,19 +174,19 @@ class Judge:
             )
         return decision
 
-    def _again(self, retry: Retry, policy: Policy, failure: Failure) -> Verdict:
+    def _again(self, retry: Retry, policy: Policy, failure: Failure) -> NextStep:
         backoff = retry.backoff or policy.backoff
         exhausted = policy.exhausted if retry.exhausted is None else retry.exhausted
         if not backoff.allows(failure.attempt):
-            return Give(exhausted, failure.error)
+            return GiveUp(exhausted, failure.error)
         try:
             seconds = backoff.delay(failure.attempt, failure)
         except Exception as worse:
-            return Give(Fatal(), _undecided("Backoff.schedule", worse, failure))
+            return GiveUp(Fatal(), _undecided("Backoff.schedule", worse, failure))
         if not self._affords(seconds):
-            return Give(exhausted, failure.error)
+            return GiveUp(exhausted, failure.error)
         self._emit(Retrying(*self._names, failure.position, failure.attempt + 1, seconds))
-        return Wait(seconds, "retry")
+        return RetryAfter(seconds, "retry")
 
     def _affords(self, seconds: float) -> bool:
         """Whether the retry budget has so many seconds left, which are then taken from it."""
@@ -203,7 +203,12 @@ class Judge:
         return True
 
     def _failure(
-        self, event: RawEvent, lane: str, error: BaseException, record: Record, now: datetime
+        self,
+        event: RawEvent,
+        lane: str,
+        error: BaseException,
+        record: FailureHistory,
+        now: datetime,
     ) -> Failure:
         return Failure(
             event=_decoded(event, self._types),
@@ -217,8 +222,8 @@ class Judge:
         )
 
 
-def _undecided(function: str, worse: BaseException, failure: Failure) -> Undecided:
-    undecided = Undecided(
+def _undecided(function: str, worse: BaseException, failure: Failure) -> PolicyFailed:
+    undecided = PolicyFailed(
         f"{function} of projection {failure.projection!r} failed with "
         f"{type(worse).__name__}: {text_of(worse)}, when it was asked about "
         f"{type(failure.error).__name__}: {text_of(failure.error)}"

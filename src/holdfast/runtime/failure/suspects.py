@@ -31,7 +31,7 @@ SINGLE_EVENTS = 100
 """Events that are tried alone before lanes are looked at again."""
 
 
-class Suspicion:
+class Suspects:
     """What a runner has against events."""
 
     def __init__(self) -> None:

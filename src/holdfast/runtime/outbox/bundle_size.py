@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from holdfast.runtime.store.claims import Tally
+from holdfast.runtime.store.claims import RelayStats
 
 BUNDLE_SECONDS = 0.2
 """A transaction for many lanes should take so long."""
@@ -16,14 +16,14 @@ LOADED_ITEMS = 2_000
 """Items that are loaded for them."""
 
 
-class Pace:
+class BundleSize:
     """How long an event takes, for all hands of a relay, and what fits into a bundle by that."""
 
     def __init__(self, *, alone: bool) -> None:
         self._alone = alone
         self._seconds: float | None = None
         self._lock = threading.Lock()
-        self.tally = Tally()
+        self.tally = RelayStats()
 
     def took(self, applied: int, failed: int, seconds: float) -> None:
         """So many events were tried in so many seconds."""

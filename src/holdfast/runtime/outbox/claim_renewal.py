@@ -11,7 +11,7 @@ from holdfast.runtime.store.claims import LEASE_SECONDS
 Renew = Callable[[Collection[str]], None]
 
 
-class Keeper:
+class ClaimRenewer:
     """A thread that renews claims under tokens; it ends when there are none."""
 
     def __init__(self, renew: Renew) -> None:

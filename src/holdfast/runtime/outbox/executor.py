@@ -21,34 +21,34 @@ from holdfast.runtime.engines.engine import (
     Unrepeatable,
 )
 from holdfast.runtime.engines.handlers import HandlerEngine
-from holdfast.runtime.failure.attempts import Halted, Trier
-from holdfast.runtime.failure.recovery import Give
-from holdfast.runtime.outbox.bundle_size import BUNDLE_SECONDS, Pace
+from holdfast.runtime.failure.attempts import Attempts, Blocked
+from holdfast.runtime.failure.recovery import GiveUp
+from holdfast.runtime.outbox.bundle_size import BUNDLE_SECONDS, BundleSize
 from holdfast.runtime.signals import Committed, Died, Parked, Skipped
 from holdfast.runtime.store.claims import Claim, ClaimLost, Claims
-from holdfast.runtime.store.queue_items import Setback, Waiting
-from holdfast.runtime.store.transaction import Work
+from holdfast.runtime.store.queue_items import FailedAttempt, ParkedEvent
+from holdfast.runtime.store.transaction import Transaction
 
 
 @dataclass(slots=True)
 class _Outcome:
     """What has become of claimed lanes in one transaction."""
 
-    applied: list[Waiting] = field(default_factory=list)
-    setbacks: list[tuple[Claim, Waiting, Setback]] = field(default_factory=list)
+    applied: list[ParkedEvent] = field(default_factory=list)
+    setbacks: list[tuple[Claim, ParkedEvent, FailedAttempt]] = field(default_factory=list)
     gone: dict[str, int] = field(default_factory=dict)
     untried: list[Claim] = field(default_factory=list)
-    halted: Halted | None = None
+    halted: Blocked | None = None
 
 
-class Hand:
+class Executor:
     """Works on claims, one bundle after the other."""
 
     def __init__(
         self,
-        trier: Trier,
+        trier: Attempts,
         claims: Claims,
-        pace: Pace,
+        pace: BundleSize,
         *,
         stopping: Callable[[], bool],
         halt: Callable[[], None],
@@ -60,7 +60,7 @@ class Hand:
     def work(self, token: str, taken: Sequence[Claim]) -> float | None:
         """Tries what was claimed; returns a pause that the whole projection has to make, if any.
 
-        Raises Halted at an event that stops the projection. In both cases, what was not tried by
+        Raises Blocked at an event that stops the projection. In both cases, what was not tried by
         then is given back. A lane that is no longer ours is left.
         """
         lost = [claim for claim in taken if claim.was_lost]
@@ -75,7 +75,7 @@ class Hand:
         for n, part in enumerate(parts):
             try:
                 pause = self._part(token, part)
-            except Halted:
+            except Blocked:
                 self.give_back(token, list(chain.from_iterable(parts[n + 1 :])))
                 raise
             if pause is not None:
@@ -114,7 +114,7 @@ class Hand:
                 return pause
             try:
                 pause = self._alone(token, claim)
-            except Halted:
+            except Blocked:
                 self.give_back(token, later[n + 1 :])
                 raise
         return pause
@@ -183,7 +183,7 @@ class Hand:
         later = [claim for claim in claims if claim.lane not in ours]
         try:
             return later, self._tell(outcome, trier.clock.monotonic() - started)
-        except Halted:
+        except Blocked:
             self.give_back(token, later)
             raise
 
@@ -248,7 +248,7 @@ class Hand:
         self,
         batch: Batch | None,
         claim: Claim,
-        item: Waiting,
+        item: ParkedEvent,
         error: BaseException,
         outcome: _Outcome,
     ) -> None:
@@ -262,14 +262,14 @@ class Hand:
         outcome.gone[claim.lane] += setback.status == "skipped"
         if stop is not None and stop.halted is not None:
             outcome.halted = stop.halted
-            if isinstance(stop.halted.verdict, Give):
+            if isinstance(stop.halted.verdict, GiveUp):
                 self._halt()
 
     def _check_ours(self, token: str, claim: Claim) -> None:
         if not self._claims.hold(token, [claim.lane], wait=True):
             raise ClaimLost
 
-    def _finish(self, work: Work, token: str, outcome: _Outcome) -> None:
+    def _finish(self, work: Transaction, token: str, outcome: _Outcome) -> None:
         now = self._trier.clock.now()
         self._claims.finish([item.id for item in outcome.applied])
         for _, _, setback in outcome.setbacks:

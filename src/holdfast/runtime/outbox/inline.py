@@ -13,8 +13,8 @@ from uuid import uuid4
 
 from holdfast.model.definition import Definition
 from holdfast.running import STOP_SECONDS
-from holdfast.runtime.engines.invoke import Caller
-from holdfast.runtime.outbox.claim_renewal import Keeper
+from holdfast.runtime.engines.invoke import Invoker
+from holdfast.runtime.outbox.claim_renewal import ClaimRenewer
 from holdfast.runtime.outbox.relay import Relay
 from holdfast.runtime.store.session import Session
 
@@ -160,7 +160,7 @@ class _Prepared:
     """A projection that this process applies events to, once its tables are there."""
 
     def __init__(self, relay: Relay) -> None:
-        self.relay, self.keeper = relay, Keeper(relay.renew)
+        self.relay, self.keeper = relay, ClaimRenewer(relay.renew)
         self._is_prepared = False
         self._preparing = threading.Lock()
 
@@ -182,7 +182,7 @@ class _Tools:
     """What one thread needs to work on one projection."""
 
     def __init__(self, relay: Relay, session: Session) -> None:
-        self._session, self._caller = session, Caller()
+        self._session, self._caller = session, Invoker()
         self.hand, self.claims = relay.hand(session, self._caller)
 
     def close(self) -> None:
@@ -190,7 +190,7 @@ class _Tools:
         self._session.close()
 
 
-def _apply(tools: _Tools, keeper: Keeper, stream: str, events: int) -> bool:
+def _apply(tools: _Tools, keeper: ClaimRenewer, stream: str, events: int) -> bool:
     """Applies the events of a lane, if nothing else waits in it; returns whether all are."""
     hand, claims = tools.hand, tools.claims
     while events:

@@ -18,17 +18,17 @@ from dataclasses import dataclass, replace
 from itertools import count
 from uuid import uuid4
 
-from holdfast.errors import HoldfastError, PausedHere, ProjectionFaulted, StoreUnavailable
+from holdfast.errors import HoldfastError, ProjectionFaulted, ProjectionPaused, StoreUnavailable
 from holdfast.model.definition import Definition
 from holdfast.model.feed_names import MESSAGES
 from holdfast.runtime.engines.engine import StoreFailedAt
-from holdfast.runtime.engines.invoke import Caller
-from holdfast.runtime.failure.attempts import Halted, Trier
-from holdfast.runtime.failure.recovery import Give, Judge, Memory
-from holdfast.runtime.outbox.bundle_size import Pace
-from holdfast.runtime.outbox.executor import Hand
+from holdfast.runtime.engines.invoke import Invoker
+from holdfast.runtime.failure.attempts import Attempts, Blocked
+from holdfast.runtime.failure.recovery import GiveUp, PolicyState, Recovery
+from holdfast.runtime.outbox.bundle_size import BundleSize
+from holdfast.runtime.outbox.executor import Executor
 from holdfast.runtime.outbox.shadow import Shadow
-from holdfast.runtime.run.worker import STANDBY_SECONDS, Wiring, Worker
+from holdfast.runtime.run.worker import STANDBY_SECONDS, RunnerContext, Worker
 from holdfast.runtime.signals import PollFailed, PollRecovered, Started, Stopped
 from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, Claims
 from holdfast.runtime.store.faults import Fault, fault_of
@@ -65,7 +65,7 @@ class Relay(Worker):
     def __init__(
         self,
         definition: Definition,
-        wiring: Wiring,
+        wiring: RunnerContext,
         *,
         open_claims: Callable[[Session], Claims],
         until: int | None = None,
@@ -80,7 +80,7 @@ class Relay(Worker):
         self._idle = 0
         self._tokens: dict[str, int] = {}
         self._shares: deque[_Share] = deque()
-        self._memory, self._pace = Memory(), Pace(alone=definition.calls_out)
+        self._memory, self._pace = PolicyState(), BundleSize(alone=definition.calls_out)
         self._rest_until = 0.0
         self._finished = 0
         self._failures, self._back_at = 0, 0.0
@@ -186,10 +186,10 @@ class Relay(Worker):
             self._back_off(failed.error)
         except StoreUnavailable as error:
             self._back_off(error)
-        except Halted as halted:
-            if isinstance(halted.verdict, Give):
+        except Blocked as halted:
+            if isinstance(halted.verdict, GiveUp):
                 self._give_up(fault_of(halted.verdict.error, self._wiring.clock, halted.event))
-        except PausedHere as paused:
+        except ProjectionPaused as paused:
             self.fault = fault_of(paused, self._wiring.clock)
             self._stop.set()
         except ProjectionFaulted as known:
@@ -200,18 +200,18 @@ class Relay(Worker):
             self._give_up(fault_of(error, self._wiring.clock))
         return False
 
-    def hand(self, session: Session, caller: Caller) -> tuple[Hand, Claims]:
+    def hand(self, session: Session, caller: Invoker) -> tuple[Executor, Claims]:
         """What one thread needs to work, on a session of its own."""
         claims = self._open_claims(session)
         trier = self._trier(session, caller)
         stop = self._stop
-        return Hand(trier, claims, self._pace, stopping=stop.is_set, halt=stop.set), claims
+        return Executor(trier, claims, self._pace, stopping=stop.is_set, halt=stop.set), claims
 
     # A hand's time
 
     def _work(self) -> None:
         try:
-            with closing(Caller()) as caller:
+            with closing(Invoker()) as caller:
                 while self._goes_on:
                     self._try(lambda: self._work_on_a_session(caller))
         except BaseException as error:
@@ -219,7 +219,7 @@ class Relay(Worker):
             self._stop.set()
             raise
 
-    def _work_on_a_session(self, caller: Caller) -> bool:
+    def _work_on_a_session(self, caller: Invoker) -> bool:
         with closing(self._wiring.open_session()) as session:
             source = self._wiring.open_source(session)
             hand, claims = self.hand(session, caller)
@@ -228,7 +228,7 @@ class Relay(Worker):
                 self._work_on(hand, share)
         return True
 
-    def _work_on(self, hand: Hand, share: _Share) -> None:
+    def _work_on(self, hand: Executor, share: _Share) -> None:
         try:
             pause = hand.work(share.token, share.claims)
         except (StoreUnavailable, StoreFailedAt):
@@ -241,7 +241,7 @@ class Relay(Worker):
             self._rest_until = self._wiring.clock.monotonic() + pause
         self._recovered()
 
-    def _give_back_orphans(self, hand: Hand) -> None:
+    def _give_back_orphans(self, hand: Executor) -> None:
         """What a broken connection has left behind: the events have not failed."""
         while True:
             try:
@@ -254,7 +254,7 @@ class Relay(Worker):
                 self._orphans.append(orphan)
                 raise
 
-    def _next(self, hand: Hand, claims: Claims, source: Source) -> _Share | None:
+    def _next(self, hand: Executor, claims: Claims, source: Source) -> _Share | None:
         """Lanes to work on; None when it is time to end."""
         with self._count:
             self._idle += 1
@@ -274,7 +274,7 @@ class Relay(Worker):
             with self._count:
                 self._idle -= 1
 
-    def _leave_shares(self, hand: Hand) -> None:
+    def _leave_shares(self, hand: Executor) -> None:
         """Nobody will work on them here, or not soon."""
         while self._shares:
             share = self._shares.popleft()
@@ -290,7 +290,7 @@ class Relay(Worker):
     def _rests(self) -> bool:
         return self._wiring.clock.monotonic() < self._rest_until
 
-    def _share_out(self, token: str, taken: Sequence[Claim], hand: Hand) -> None:
+    def _share_out(self, token: str, taken: Sequence[Claim], hand: Executor) -> None:
         """A share for each who has nothing to do, as far as it goes."""
         suspect = next((claim for claim in taken if claim.is_suspect), None)
         if suspect is not None:
@@ -350,7 +350,7 @@ class Relay(Worker):
         standing = claims.standing()
         if standing.paused_by is not None:
             name = self.definition.name
-            raise PausedHere(
+            raise ProjectionPaused(
                 f"it is paused by {standing.paused_by}; holdfast resume {name} lets it go on"
             )
         return standing.mode != "live" or (left != 0 and not is_busy)
@@ -361,9 +361,9 @@ class Relay(Worker):
             if not self._tokens[token]:
                 del self._tokens[token]
 
-    def _trier(self, session: Session, caller: Caller) -> Trier:
+    def _trier(self, session: Session, caller: Invoker) -> Attempts:
         wiring = self._wiring
-        judge = Judge(
+        judge = Recovery(
             self.definition,
             feed=wiring.feed,
             types=wiring.types,
@@ -372,7 +372,7 @@ class Relay(Worker):
             emit=self._emit,
             memory=self._memory,
         )
-        return Trier(
+        return Attempts(
             self.definition,
             names=self._names,
             types=wiring.types,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from uuid import uuid4
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.engines.invoke import Caller
-from holdfast.runtime.failure.attempts import Halted
-from holdfast.runtime.failure.recovery import Give
-from holdfast.runtime.outbox.claim_renewal import Keeper
+from holdfast.runtime.engines.invoke import Invoker
+from holdfast.runtime.failure.attempts import Blocked
+from holdfast.runtime.failure.recovery import GiveUp
+from holdfast.runtime.outbox.claim_renewal import ClaimRenewer
 from holdfast.runtime.outbox.relay import Relay
 from holdfast.runtime.store.faults import text_of
 from holdfast.runtime.store.queue_items import QueueItem
 from holdfast.runtime.store.session import Session
 
 
-def replay(relay: Relay, item: QueueItem, session: Session, caller: Caller) -> None:
+def replay(relay: Relay, item: QueueItem, session: Session, caller: Invoker) -> None:
     """Tries one item now. Raises unless it is the first of its lane, and nobody has it."""
     hand, claims = relay.hand(session, caller)
     token = f"replay-{uuid4().hex}"
@@ -32,10 +32,10 @@ def replay(relay: Relay, item: QueueItem, session: Session, caller: Caller) -> N
             "comes first"
         )
     try:
-        with Keeper(relay.renew).keeping(token):
+        with ClaimRenewer(relay.renew).keeping(token):
             hand.work(token, taken)
-    except Halted as halted:
-        if isinstance(halted.verdict, Give):
+    except Blocked as halted:
+        if isinstance(halted.verdict, GiveUp):
             raise HoldfastError(
                 f"item {item.id} stops the projection: {text_of(halted.verdict.error)}"
             ) from halted.verdict.error

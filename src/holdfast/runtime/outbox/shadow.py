@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.model.event_types import EventTypes
-from holdfast.runtime.store.claims import Claims, Tally
+from holdfast.runtime.store.claims import Claims, RelayStats
 from holdfast.runtime.store.clock import Clock
 
 LOOK_EVENTS = 500
@@ -19,7 +19,7 @@ class Shadow:
         self._types, self._clock = types, clock
         self._looked = 0
 
-    def look(self, claims: Claims, tally: Tally, goes_on: Callable[[], bool]) -> None:
+    def look(self, claims: Claims, tally: RelayStats, goes_on: Callable[[], bool]) -> None:
         """Looks at what has come since the last time, and counts it."""
         while goes_on():
             began = self._clock.monotonic()

@@ -42,7 +42,7 @@ def most_events(*, folds: bool) -> int:
     return BATCH_EVENTS * (FOLD_FACTOR if folds else 1)
 
 
-class Reader:
+class BatchReader:
     """Reads batches from a feed."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Reading:
     more is not settled. `through`: nothing more will come up to this position.
     """
 
-    def __init__(self, reader: Reader, after: int, most_bytes: int) -> None:
+    def __init__(self, reader: BatchReader, after: int, most_bytes: int) -> None:
         self._reader, self._most_bytes = reader, most_bytes
         self.through = self.last = after
         """`last`: the position of the last event."""

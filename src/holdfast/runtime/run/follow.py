@@ -7,21 +7,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event as Flag
 
-from holdfast.errors import Fenced, LetGo, PausedHere, Revised, StoreUnavailable
+from holdfast.errors import Fenced, ProjectionPaused, Revised, ShardRequested, StoreUnavailable
 from holdfast.model.event import RawEvent
 from holdfast.model.lane import UNKNOWN
 from holdfast.runtime.apply.feed_events import Applier
-from holdfast.runtime.apply.leadership import Stint, read_lanes
+from holdfast.runtime.apply.leadership import Leadership, read_lanes
 from holdfast.runtime.apply.parked_events import Drainer
-from holdfast.runtime.apply.sql_ranges import SetApplier
-from holdfast.runtime.engines.sql_single import SetEngine
-from holdfast.runtime.failure.exclusive import solitude
-from holdfast.runtime.failure.suspects import SINGLE_EVENTS, Suspicion
-from holdfast.runtime.run.batch_reader import Reader, Reading
+from holdfast.runtime.apply.sql_ranges import RangeApplier
+from holdfast.runtime.engines.sql_single import SqlEngine
+from holdfast.runtime.failure.exclusive import exclusive_run
+from holdfast.runtime.failure.suspects import SINGLE_EVENTS, Suspects
+from holdfast.runtime.run.batch_reader import BatchReader, Reading
 from holdfast.runtime.signals import Committed, Paused, Resumed
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
-from holdfast.runtime.store.ranges import Extents
+from holdfast.runtime.store.ranges import RangeSource
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
 
@@ -45,11 +45,11 @@ class Follower:
 
     def __init__(
         self,
-        stint: Stint,
+        stint: Leadership,
         source: Source,
         lease: Lease,
         *,
-        suspicion: Suspicion,
+        suspicion: Suspects,
         still_ours: Callable[[Session], Checkpoint],
         progressed: Callable[[], None],
         stop: Flag,
@@ -57,18 +57,18 @@ class Follower:
         self._stint, self._source, self._lease = stint, source, lease
         self._suspicion, self._still_ours, self._progressed = suspicion, still_ours, progressed
         self._stop = stop
-        self._reader = Reader(
+        self._reader = BatchReader(
             source,
             stop.is_set,
             folds=stint.definition.table is not None,
             is_careful=suspicion.is_careful,
         )
         self._applier, self._drainer = Applier(stint, source.assure), Drainer(stint)
-        self._sets: SetApplier | None = None
-        if isinstance(stint.engine, SetEngine):
-            assert isinstance(source, Extents)
+        self._sets: RangeApplier | None = None
+        if isinstance(stint.engine, SqlEngine):
+            assert isinstance(source, RangeSource)
             self._extent = source.extent
-            self._sets = SetApplier(
+            self._sets = RangeApplier(
                 stint,
                 stint.engine.sets,
                 read_one=lambda after: source.read(after, 1).events[0],
@@ -86,7 +86,7 @@ class Follower:
             if not self._lease.held:
                 raise Fenced(f"projection {stint.definition.name!r} lost its lease")
             if stint.checkpoint.asked_by is not None:
-                raise LetGo
+                raise ShardRequested
             try:
                 if stint.checkpoint.paused_by is not None:
                     self._sit_out(str(stint.checkpoint.paused_by), may_wait=until is None)
@@ -116,7 +116,7 @@ class Follower:
         stint = self._stint
         if not may_wait:
             name = stint.definition.name
-            raise PausedHere(f"it is paused by {by}; holdfast resume {name} lets it go on")
+            raise ProjectionPaused(f"it is paused by {by}; holdfast resume {name} lets it go on")
         stint.emit(Paused(*stint.names, by))
         with suppress(Revised):
             while not self._stop.is_set():
@@ -149,11 +149,11 @@ class Follower:
             if stint.lanes.get(lane) is None:
                 continue  # A person has opened it meanwhile.
             if not self._suspicion.goes_singly:
-                with solitude.shared():
+                with exclusive_run.shared():
                     self._drainer.drain(lane)
                 continue
             for _ in range(SINGLE_EVENTS):
-                with solitude.alone():
+                with exclusive_run.alone():
                     drained = self._drainer.drain(lane, alone=self._alone)
                 if not drained or self._stop.is_set():
                     break
@@ -188,7 +188,7 @@ class Follower:
 
     def _apply_while_read(self, reading: Reading) -> None:
         """Events are folded as they come, and nothing is kept of them but their rows."""
-        with self._told(), solitude.shared():
+        with self._told(), exclusive_run.shared():
             done = self._applier.apply_while_read(reading)
         if done is None:
             self._reader.narrow()
@@ -207,11 +207,11 @@ class Follower:
             or any(position > stint.checkpoint.position for position in stint.lanes.resolved)
         )
 
-    def _apply_set(self, sets: SetApplier) -> Ended:
+    def _apply_set(self, sets: RangeApplier) -> Ended:
         """Lets the database apply what comes next."""
         extent = self._extent(self._stint.checkpoint.position, SET_EVENTS)
         try:
-            with self._told(), solitude.shared():
+            with self._told(), exclusive_run.shared():
                 sets.apply(extent)
         except StoreUnavailable as error:
             if error.connection_lost:
@@ -227,11 +227,11 @@ class Follower:
                 if self._stop.is_set():
                     break
                 if self._suspicion.goes_singly:
-                    with solitude.alone(), self._alone(part[0]):
+                    with exclusive_run.alone(), self._alone(part[0]):
                         done += self._applier.apply(part)
                     self._suspicion.tried()
                 else:
-                    with solitude.shared():
+                    with exclusive_run.shared():
                         done += self._applier.apply(part)
             self._suspicion.passed(done)
 

@@ -8,14 +8,14 @@ from typing import Protocol
 
 from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
-from holdfast.model.foreign_feed import Intake
+from holdfast.model.foreign_feed import ForeignFeed
 from holdfast.model.policy import Policy
 from holdfast.model.projection import Projection
-from holdfast.runtime.run.worker import Wiring, Worker
+from holdfast.runtime.run.worker import RunnerContext, Worker
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignLetter:
+class ForeignDeadLetter:
     """A dead event that others have written down.
 
     `feed` and `position` say where it was before, if that is one of ours; the event itself has a
@@ -34,7 +34,7 @@ class ForeignSource(Protocol):
     def feed(self) -> str:
         """The name of its first feed."""
 
-    def intake(self) -> Intake:
+    def intake(self) -> ForeignFeed:
         """How a projection takes what comes from there."""
 
     def sink(self, projection: str) -> tuple[type[Projection], Policy] | None:
@@ -43,10 +43,10 @@ class ForeignSource(Protocol):
     def next_event(self, feed: str, after: int) -> RawEvent | None:
         """The first event of a feed after a position."""
 
-    def letters(self, topic: str) -> Iterator[ForeignLetter]:
+    def letters(self, topic: str) -> Iterator[ForeignDeadLetter]:
         """Dead events in a topic that others have written."""
 
-    def worker(self, definition: Definition, wiring: Wiring, *, catches_up: bool) -> Worker:
+    def worker(self, definition: Definition, wiring: RunnerContext, *, catches_up: bool) -> Worker:
         """What runs a projection on all its feeds; with `catches_up`, up to their present heads."""
 
     def heads(self) -> Mapping[str, int]:

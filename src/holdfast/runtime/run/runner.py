@@ -18,18 +18,25 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from datetime import timedelta
 
-from holdfast.errors import Fenced, HoldfastError, LetGo, OtherLayout, PausedHere, StoreUnavailable
+from holdfast.errors import (
+    Fenced,
+    HoldfastError,
+    LayoutChanged,
+    ProjectionPaused,
+    ShardRequested,
+    StoreUnavailable,
+)
 from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.failure import ProcessDied
-from holdfast.runtime.apply.leadership import Stint, read_lanes
+from holdfast.runtime.apply.leadership import Leadership, read_lanes
 from holdfast.runtime.engines.engine import StoreFailedAt
-from holdfast.runtime.engines.invoke import Caller
-from holdfast.runtime.failure.attempts import Halted
-from holdfast.runtime.failure.recovery import Give, Judge, Wait
-from holdfast.runtime.failure.suspects import Suspicion
+from holdfast.runtime.engines.invoke import Invoker
+from holdfast.runtime.failure.attempts import Blocked
+from holdfast.runtime.failure.recovery import GiveUp, Recovery, RetryAfter
+from holdfast.runtime.failure.suspects import Suspects
 from holdfast.runtime.run.follow import Follower
-from holdfast.runtime.run.worker import STANDBY_SECONDS, Wiring, Worker
+from holdfast.runtime.run.worker import STANDBY_SECONDS, RunnerContext, Worker
 from holdfast.runtime.signals import LeaseLost, PollFailed, PollRecovered, Singled, Started, Stopped
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.faults import MAX_MESSAGE_CHARACTERS, Fault, clean, fault_of
@@ -49,7 +56,7 @@ class Runner(Worker):
     def __init__(
         self,
         definition: Definition,
-        wiring: Wiring,
+        wiring: RunnerContext,
         *,
         until: int | None = None,
         is_shard: bool = False,
@@ -62,8 +69,8 @@ class Runner(Worker):
         self._failures = 0
         self._failing_since = wiring.clock.now()
         self._waits_for: RawEvent | None = None
-        self._suspicion = Suspicion()
-        self._caller = Caller()
+        self._suspicion = Suspects()
+        self._caller = Invoker()
         self._judge = self._new_judge()
 
     def run(self) -> None:
@@ -72,7 +79,7 @@ class Runner(Worker):
             while self._goes_on and not self.is_retired:
                 try:
                     self._lead()
-                except LetGo:
+                except ShardRequested:
                     # Whoever has asked for it comes first.
                     self._stop.wait(LET_GO_SECONDS)
                 except Fenced as fenced:
@@ -81,7 +88,7 @@ class Runner(Worker):
                 except StoreUnavailable as error:
                     self._back_off(error)
                 except Exception as error:
-                    if self._is_shard and isinstance(error, OtherLayout):
+                    if self._is_shard and isinstance(error, LayoutChanged):
                         self.is_retired = True
                     else:
                         self._give_up(fault_of(error, self._wiring.clock))
@@ -162,7 +169,7 @@ class Runner(Worker):
         self._suspicion.begin(self._checkpoint, folds=self.definition.table is not None)
         return self._checkpoint
 
-    def _rest(self, wait: Wait, lease: Lease) -> None:
+    def _rest(self, wait: RetryAfter, lease: Lease) -> None:
         """Waits; ends early when asked to stop, or when a person has changed something."""
         left = wait.seconds
         while not self._stop.wait(min(left, LOOK_SECONDS)):
@@ -184,10 +191,10 @@ class Runner(Worker):
             raise Fenced(f"projection {self.definition.name!r} was taken over while it waited")
         return checkpoint
 
-    def _work(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> Wait | None:
+    def _work(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> RetryAfter | None:
         """Works until something ends it; returns a wait if the same event is to be tried again."""
         self._held = session, lease
-        stint = Stint(
+        stint = Leadership(
             self.definition,
             types=self._wiring.types,
             session=session,
@@ -212,20 +219,20 @@ class Runner(Worker):
                 stop=self._stop,
             )
             self._arrived = follower.follow(self._until)
-        except Halted as halted:
+        except Blocked as halted:
             return self._halt(session, stint, halted)
         except StoreFailedAt as failed:
             self._note_progress(stint)
             self._suspicion.strike(failed)
             raise failed.error from failed
-        except PausedHere as paused:
+        except ProjectionPaused as paused:
             self.fault = fault_of(paused, self._wiring.clock)
             session.release(stint.checkpoint)
-        except LetGo:
+        except ShardRequested:
             session.release(stint.checkpoint)
             self._emit(Stopped(*self._names, stint.checkpoint.position))
             raise
-        except (Fenced, OtherLayout):
+        except (Fenced, LayoutChanged):
             raise
         except StoreUnavailable:
             self._note_progress(stint)
@@ -237,10 +244,10 @@ class Runner(Worker):
             self._emit(Stopped(*self._names, stint.checkpoint.position))
         return None
 
-    def _halt(self, session: Session, stint: Stint, halted: Halted) -> Wait | None:
+    def _halt(self, session: Session, stint: Leadership, halted: Blocked) -> RetryAfter | None:
         verdict, event = halted.verdict, halted.event
         self._failures = 0
-        if isinstance(verdict, Give):
+        if isinstance(verdict, GiveUp):
             self._give_up(fault_of(verdict.error, self._wiring.clock, event))
             return None
         what = "a retry of" if verdict.reason == "retry" else "the circuit breaker, then"
@@ -253,7 +260,7 @@ class Runner(Worker):
 
     # Failing
 
-    def _note_progress(self, stint: Stint) -> None:
+    def _note_progress(self, stint: Leadership) -> None:
         """Failures with a commit between them are not in a row."""
         if self._checkpoint is not None and stint.checkpoint != self._checkpoint:
             self._failures = 0
@@ -299,8 +306,8 @@ class Runner(Worker):
                 session.record_fault(self._checkpoint, fault)
         self._end_with(fault)
 
-    def _new_judge(self) -> Judge:
-        return Judge(
+    def _new_judge(self) -> Recovery:
+        return Recovery(
             self.definition,
             feed=self._wiring.feed,
             types=self._wiring.types,

@@ -22,7 +22,7 @@ STANDBY_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class RunnerContext:
     """What a worker is connected to."""
 
     feed: str
@@ -37,7 +37,7 @@ class Wiring:
 class Worker(ABC):
     """Runs one projection until it is stopped, or faulted, or (with `until`) has arrived."""
 
-    def __init__(self, definition: Definition, wiring: Wiring, until: int | None) -> None:
+    def __init__(self, definition: Definition, wiring: RunnerContext, until: int | None) -> None:
         self.definition = definition
         self.fault: Fault | None = None
         self.crashed = False

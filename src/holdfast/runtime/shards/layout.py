@@ -4,7 +4,7 @@ Every shard reads the whole journal and takes the events whose lane is its own, 
 changes. To the rest it is a feed of its own, with a lease, a checkpoint and closed lanes, so that
 any number of processes share the shards.
 
-How many there are is written down in the store (see Layout), and changes like this:
+How many there are is written down in the store (see ShardLayout), and changes like this:
 
     a barrier is set: the furthest position that any shard has reached
     every shard goes on up to there, and no further
@@ -24,7 +24,7 @@ from holdfast.model.feed_names import shard_feeds
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ShardLayout:
     """How many shards a projection has.
 
     While that is being changed: how many it will have, and up to where the present ones go.
@@ -50,17 +50,17 @@ class ShardState:
     asked_by: str | None
 
 
-class Layouts(Protocol):
+class ShardLayouts(Protocol):
     """What the store knows of shards."""
 
     @property
     def me(self) -> str:
         """This process, as the leader of shards."""
 
-    def begin(self, projection: str, shards: int) -> Layout:
+    def begin(self, projection: str, shards: int) -> ShardLayout:
         """How many shards it has; so many if it has never run."""
 
-    def layout(self, projection: str) -> Layout:
+    def layout(self, projection: str) -> ShardLayout:
         """How many shards it has."""
 
     def states(self, projection: str) -> Sequence[ShardState]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from holdfast.model.feed_names import shard_of
-from holdfast.runtime.shards.layout import Layout, Layouts
+from holdfast.runtime.shards.layout import ShardLayout, ShardLayouts
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.source import Chunk, Source
 
@@ -23,11 +23,11 @@ class ShardSource:
     """The events of a shard, up to the barrier if there is one."""
 
     def __init__(
-        self, source: Source, layouts: Layouts, projection: str, *, number: int, of: int
+        self, source: Source, layouts: ShardLayouts, projection: str, *, number: int, of: int
     ) -> None:
         self._source, self._layouts, self._projection = source, layouts, projection
         self._number, self._of = number, of
-        self._layout: Layout | None = None
+        self._layout: ShardLayout | None = None
         self._others = (0, 0)
         """Between these positions all events are known to be of other shards."""
         self._told_at, self._is_silent = 0.0, False

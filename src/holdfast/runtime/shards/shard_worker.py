@@ -17,8 +17,8 @@ from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.model.definition import Definition
 from holdfast.model.feed_names import MAX_SHARDS, shard_feed
 from holdfast.runtime.run.runner import Runner
-from holdfast.runtime.run.worker import Wiring, Worker
-from holdfast.runtime.shards.layout import Layout, Layouts
+from holdfast.runtime.run.worker import RunnerContext, Worker
+from holdfast.runtime.shards.layout import ShardLayout, ShardLayouts
 from holdfast.runtime.shards.shard_source import ShardSource
 from holdfast.runtime.signals import PollFailed
 from holdfast.runtime.store.faults import fault_of
@@ -55,8 +55,8 @@ class ShardWorker(Worker):
     def __init__(
         self,
         definition: Definition,
-        wiring: Wiring,
-        layouts: Layouts,
+        wiring: RunnerContext,
+        layouts: ShardLayouts,
         *,
         part: tuple[int, int] | None = None,
         until: int | None = None,
@@ -65,7 +65,7 @@ class ShardWorker(Worker):
         super().__init__(definition, wiring, until)
         self._layouts, self._changes = layouts, changes
         self._part = part or (zlib.crc32(layouts.me.encode()) % MAX_SHARDS, MAX_SHARDS)
-        self._layout: Layout | None = None
+        self._layout: ShardLayout | None = None
         self._shards: dict[str, _Shard] = {}
         self._ending: list[_Shard] = []
         self._failures = 0
@@ -154,7 +154,7 @@ class ShardWorker(Worker):
 
     # Shards
 
-    def _open(self, layout: Layout) -> None:
+    def _open(self, layout: ShardLayout) -> None:
         now, count = time.monotonic(), layout.shards
         first = self._part[0] * count // self._part[1]
         for rank in range(count):
@@ -234,8 +234,8 @@ class ShardWorker(Worker):
 class SourceOf:
     """Opens the source of one shard for a session."""
 
-    wiring: Wiring
-    layouts: Layouts
+    wiring: RunnerContext
+    layouts: ShardLayouts
     projection: str
     number: int
     of: int

@@ -14,7 +14,7 @@ from typing import Protocol
 from holdfast.model.definition import Mode
 from holdfast.model.event import RawEvent
 from holdfast.model.failure import WorkerLost
-from holdfast.runtime.store.queue_items import Waiting
+from holdfast.runtime.store.queue_items import ParkedEvent
 from holdfast.runtime.store.session import Session
 
 LEASE_SECONDS = 30.0
@@ -36,11 +36,11 @@ class Claim:
     """
 
     lane: str
-    items: Sequence[Waiting]
+    items: Sequence[ParkedEvent]
     was_lost: bool
 
     @property
-    def head(self) -> Waiting:
+    def head(self) -> ParkedEvent:
         return self.items[0]
 
     @property
@@ -51,7 +51,7 @@ class Claim:
 
 
 @dataclass(slots=True)
-class Tally:
+class RelayStats:
     """What a process has done: attempts, and in shadow mode events that it has looked at."""
 
     applied: int = 0
@@ -62,7 +62,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class OutboxState:
     """How an outbox projection stands. `left`: so many positions are still to be backfilled."""
 
     mode: Mode
@@ -81,7 +81,7 @@ class Claims(Protocol):
     @property
     def session(self) -> Session: ...
 
-    def standing(self) -> Standing: ...
+    def standing(self) -> OutboxState: ...
 
     def begin(self) -> None:
         """A fault that was noted is over: it is tried again.
@@ -128,7 +128,7 @@ class Claims(Protocol):
     def look(self, after: int, limit: int) -> Sequence[tuple[int, RawEvent]]:
         """The ids and events of what waits, behind an id, for somebody who only looks."""
 
-    def seen(self, worker: str, tally: Tally) -> None:
+    def seen(self, worker: str, tally: RelayStats) -> None:
         """Says that a process is alive, and what it has done."""
 
     def clean(self) -> None:

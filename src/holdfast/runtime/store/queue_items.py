@@ -64,16 +64,16 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class FailureHistory:
     """What is known of an event's failures."""
 
     attempts: int = 0
     first_failed_at: datetime | None = None
     history: tuple[Attempt, ...] = ()
 
-    def after(self, error: BaseException, at: datetime) -> Record:
+    def after(self, error: BaseException, at: datetime) -> FailureHistory:
         """The record with one more failed attempt."""
-        return Record(
+        return FailureHistory(
             self.attempts + 1,
             self.first_failed_at or at,
             (*self.history, attempt_of(error, at))[-MAX_HISTORY:],
@@ -81,18 +81,18 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NewItem:
     """An event on its way into the queue."""
 
     event: RawEvent
     lane: str
     status: Status
-    record: Record = Record()
+    record: FailureHistory = FailureHistory()
     next_attempt_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ParkedEvent:
     """An event that waits in a lane."""
 
     id: int
@@ -100,7 +100,7 @@ class Waiting:
     next_attempt_at: datetime | None
     retries: int
     event: RawEvent
-    record: Record
+    record: FailureHistory
     kept: str | None = None
     """What the event was read from, where others have written it."""
 
@@ -118,12 +118,12 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Setback:
+class FailedAttempt:
     """What a failed attempt from the queue makes of an item."""
 
     id: int
     status: Status
-    record: Record
+    record: FailureHistory
     retries: int
     next_attempt_at: datetime | None
 

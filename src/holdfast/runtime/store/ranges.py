@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class EventRange:
     """A stretch of the journal after a position, where nothing smaller can appear any more.
 
     `held`: more is there, and not settled. `last` is None if there are no events.
@@ -29,23 +29,23 @@ class Extent:
 
 
 @runtime_checkable
-class Extents(Protocol):
+class RangeSource(Protocol):
     """A source that knows how far its events go without reading them."""
 
-    def extent(self, after: int, limit: int) -> Extent:
+    def extent(self, after: int, limit: int) -> EventRange:
         """The next events, as far as they are settled."""
 
 
-class Sets(Protocol):
+class RangeStatements(Protocol):
     """A SqlProjection's statements on one runner's session."""
 
-    def stretch(self, after: int, through: int) -> Extent:
+    def stretch(self, after: int, through: int) -> EventRange:
         """What is there between two positions, all of it settled."""
 
-    def waiting(self, checkpoint: Checkpoint, extent: Extent) -> Iterator[RawEvent]:
+    def waiting(self, checkpoint: Checkpoint, extent: EventRange) -> Iterator[RawEvent]:
         """The events of closed lanes, in order, a few at a time."""
 
-    def apply(self, extent: Extent, closed_for: Checkpoint | None) -> None:
+    def apply(self, extent: EventRange, closed_for: Checkpoint | None) -> None:
         """Applies a stretch in the open transaction, without the closed lanes of a projection."""
 
     def apply_one(self, tx: HandlerTx, event: RawEvent) -> None:

@@ -13,12 +13,12 @@ from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.lane import Lane
 from holdfast.model.row_type import Key, TableSpec
-from holdfast.model.sql_spec import SetSpec
+from holdfast.model.sql_spec import SqlSpec
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.faults import Fault
-from holdfast.runtime.store.queue_items import Waiting
-from holdfast.runtime.store.ranges import Sets
-from holdfast.runtime.store.transaction import RowChanges, Work
+from holdfast.runtime.store.queue_items import ParkedEvent
+from holdfast.runtime.store.ranges import RangeStatements
+from holdfast.runtime.store.transaction import RowChanges, Transaction
 
 
 class Session(Protocol):
@@ -54,7 +54,7 @@ class Session(Protocol):
     def resolved_ahead(self, checkpoint: Checkpoint) -> Set[int]:
         """Positions after the checkpoint, of a rewind, that a person has dealt with."""
 
-    def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> Sequence[Waiting]:
+    def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> Sequence[ParkedEvent]:
         """What waits in a lane, in order."""
 
     def read_versions(self, checkpoint: Checkpoint, streams: Sequence[str]) -> Mapping[str, int]:
@@ -66,7 +66,9 @@ class Session(Protocol):
     def waiting_versions(self, checkpoint: Checkpoint, lane: str) -> tuple[int, int] | None:
         """The first and the last version that wait in a lane."""
 
-    def undecoded_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> Sequence[Waiting]:
+    def undecoded_items(
+        self, checkpoint: Checkpoint, lane: str, limit: int
+    ) -> Sequence[ParkedEvent]:
         """What is to be tried in a lane, in whatever place, and could not be decoded before."""
 
     def renumber(self, checkpoint: Checkpoint, events: Mapping[int, RawEvent]) -> None:
@@ -105,7 +107,7 @@ class Session(Protocol):
     def record_fault(self, checkpoint: Checkpoint, fault: Fault) -> None:
         """Marks the projection faulted, durably, unless another runner has taken over."""
 
-    def sets(self, spec: SetSpec) -> Sets:
+    def sets(self, spec: SqlSpec) -> RangeStatements:
         """A SqlProjection's statements on this session."""
 
     def has_rows(self, table: TableSpec) -> bool:
@@ -116,7 +118,7 @@ class Session(Protocol):
     ) -> Mapping[Key, tuple[tuple[Any, ...], int]]:
         """The stored values and position of those rows that exist."""
 
-    def transaction(self) -> AbstractContextManager[Work]:
+    def transaction(self) -> AbstractContextManager[Transaction]:
         """Commits at the end of the block; rolls back if it raises."""
 
     def advance(

@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from holdfast.model.foreign_feed import Letter
+from holdfast.model.foreign_feed import DeadLetter
 from holdfast.model.lane import Lane
 from holdfast.model.projection import Tx
 from holdfast.model.row_type import Key, TableSpec
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
-from holdfast.runtime.store.queue_items import Entry, Setback
+from holdfast.runtime.store.queue_items import FailedAttempt, NewItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class HandlerTx(JoinableTx, Protocol):
         """Waits until everything written is done; raises the first error of it."""
 
 
-class Work(Protocol):
+class Transaction(Protocol):
     """One open transaction of a runner."""
 
     def hold(self, checkpoint: Checkpoint) -> Checkpoint:
@@ -96,13 +96,13 @@ class Work(Protocol):
         so that everybody locks the checkpoint first.
         """
 
-    def enqueue(self, checkpoint: Checkpoint, entries: Sequence[Entry], at: datetime) -> set[int]:
+    def enqueue(self, checkpoint: Checkpoint, entries: Sequence[NewItem], at: datetime) -> set[int]:
         """Adds entries to the queue; returns the positions that were not in it before."""
 
     def finish_items(self, ids: Sequence[int]) -> None:
         """Takes applied items out of the queue."""
 
-    def set_back(self, setback: Setback, at: datetime) -> None:
+    def set_back(self, setback: FailedAttempt, at: datetime) -> None:
         """Notes that an item has failed again."""
 
     def move_item(self, item_id: int, lane: str) -> None:
@@ -114,7 +114,7 @@ class Work(Protocol):
     def write_seen(self, checkpoint: Checkpoint, ids: Mapping[UUID, int], *, keep: int) -> None:
         """Notes the ids of events, by position, and forgets all but about the last `keep`."""
 
-    def send(self, letter: Letter) -> None:
+    def send(self, letter: DeadLetter) -> None:
         """Sends a message to those who take its topic."""
 
     def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None: ...

@@ -18,7 +18,7 @@ MAX_APPEND_EVENTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class EncodedEvent:
     """An event on its way into the journal: checked, with its payload and metadata as JSON text."""
 
     id: UUID
@@ -29,7 +29,7 @@ class Record:
     id_is_given: bool
 
 
-class Records:
+class EventEncoder:
     """Makes records, and refuses what could not be stored, or not be read back."""
 
     def __init__(self, types: EventTypes, clock: Clock, *, max_payload_bytes: int) -> None:
@@ -37,7 +37,7 @@ class Records:
 
     def of(
         self, stream: str, events: Sequence[Any], metadata: Mapping[str, Any] | None
-    ) -> list[Record]:
+    ) -> list[EncodedEvent]:
         """What is to be appended to a stream, if it can be."""
         if isinstance(events, str | bytes | Mapping) or not isinstance(events, Sequence):
             raise AppendError(f"append takes a list of events, not {type(events).__name__}")
@@ -55,7 +55,7 @@ class Records:
 
     def record(
         self, event: Any, metadata: Mapping[str, Any] | None = None, now: str | None = None
-    ) -> Record:
+    ) -> EncodedEvent:
         """One event, checked."""
         new = event if isinstance(event, NewEvent) else NewEvent(event)
         encoded = self._types.encode(new.data, type_name=new.type)
@@ -66,7 +66,7 @@ class Records:
             raise AppendError(
                 f"event {encoded.type!r}: id is {new.id!r}, not a UUID; pass uuid.UUID(…)"
             )
-        return Record(
+        return EncodedEvent(
             new.id or new_id(self.clock.now()),
             encoded.type,
             encoded.data,
@@ -84,7 +84,7 @@ class Records:
                 "raise max_payload_bytes of the App"
             )
 
-    def raw(self, event: RawEvent) -> Record:
+    def raw(self, event: RawEvent) -> EncodedEvent:
         """A record that stores an event's JSON text to the letter.
 
         Raises unless the event could be appended and read back. Its position and version are not
@@ -97,7 +97,7 @@ class Records:
             raise PayloadError(f"metadata of event {event.id} is not an object")
         self._check_size(event.type, event.data, event.metadata)
         recorded_at = timestamp(event.recorded_at)
-        return Record(
+        return EncodedEvent(
             event.id, event.type, event.data, event.metadata, recorded_at, id_is_given=True
         )
 
@@ -115,8 +115,8 @@ def new_id(now: datetime) -> UUID:
     )
 
 
-def documents(records: Sequence[Record]) -> list[dict[str, object]]:
-    """Records as our statements take them, in JSON."""
+def documents(records: Sequence[EncodedEvent]) -> list[dict[str, object]]:
+    """EventEncoder as our statements take them, in JSON."""
     return [
         {
             "id": record.id,

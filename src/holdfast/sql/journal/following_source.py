@@ -7,25 +7,27 @@ import time
 
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store.checkpoint import Checkpoint
-from holdfast.runtime.store.ranges import Extent
+from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
 from holdfast.sql.journal.journal_source import JournalSource
-from holdfast.sql.store.head_poller import Look, Looks
+from holdfast.sql.store.head_poller import HeadPoller, HeadSnapshot
 from holdfast.sql.store.session import SqlSession
-from holdfast.sql.store.shared_reads import Recent
+from holdfast.sql.store.shared_reads import SharedReads
 
 REST_SECONDS = 10.0
 """A runner that has had nothing to do for so long lets go of its connection."""
 
 
-class IdleSource:
+class FollowingSource:
     """The feed, read when there may be something to read, and not on every poll.
 
     Polls are answered by looks, which runners share. A ring of the bell is news: then the feed is
     read at once, unless the runner has no connection, and looks first.
     """
 
-    def __init__(self, session: SqlSession, looks: Looks, recent: Recent | None = None) -> None:
+    def __init__(
+        self, session: SqlSession, looks: HeadPoller, recent: SharedReads | None = None
+    ) -> None:
         """`recent`: what others of the process have read; None if there are no others."""
         self._session, self._looks, self._recent = session, looks, recent
         self._bell = session.database.bell
@@ -48,7 +50,7 @@ class IdleSource:
         self._note(is_idle=not chunk.events)
         return chunk
 
-    def _read_with_others(self, recent: Recent, after: int, limit: int) -> Chunk:
+    def _read_with_others(self, recent: SharedReads, after: int, limit: int) -> Chunk:
         """What others have read, or what they may take.
 
         Reads ahead where they don't: of those who go along, each would read the same.
@@ -68,9 +70,9 @@ class IdleSource:
         self._read_at = self._heard
         return chunk
 
-    def extent(self, after: int, limit: int) -> Extent:
+    def extent(self, after: int, limit: int) -> EventRange:
         if self._has_nothing(after):
-            return Extent(after, after, 0, None)
+            return EventRange(after, after, 0, None)
         extent = self._source.extent(after, limit)
         self._note(is_idle=not extent.events)
         return extent
@@ -131,7 +133,7 @@ class IdleSource:
         if not is_idle:
             self._busy_at = time.monotonic()
 
-    def _look(self) -> Look | None:
+    def _look(self) -> HeadSnapshot | None:
         """What is known without asking for oneself; None where that is better."""
         if self._bell.rings != self._read_at and not self._session.is_resting:
             return None

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.errors import AppendError, ConcurrencyError, PayloadError, StoreConflict
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import describe
-from holdfast.sql.journal.encode import Record, documents
+from holdfast.sql.journal.encode import EncodedEvent, documents
 from holdfast.sql.journal.join import Run
 from holdfast.sql.journal.journal import Journal, append_steps, drive
 from holdfast.sql.journal.json_lines import decode_line
@@ -82,7 +82,7 @@ class _Ready:
     number: int
     stream: str
     version: int | None
-    record: Record
+    record: EncodedEvent
 
 
 @dataclass(frozen=True, slots=True)

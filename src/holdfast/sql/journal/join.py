@@ -20,7 +20,7 @@ Run = Callable[[str, Mapping[str, Any]], list[Row]]
 RunAsync = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
 
 _CLASSES = {
-    ("holdfast", "EventTx"): "tx",
+    ("holdfast", "ScopedTx"): "tx",
     ("sqlite3", "Connection"): "sqlite3",
     ("psycopg", "Connection"): "psycopg",
     ("psycopg", "AsyncConnection"): "psycopg async",

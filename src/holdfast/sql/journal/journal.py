@@ -14,7 +14,7 @@ from holdfast.errors import AppendError, ConcurrencyError, StoreConflict
 from holdfast.model.event import Appended, Event, RawEvent, check_stream
 from holdfast.model.event_types import EventTypes
 from holdfast.sql.database import Database, Row, handled_database
-from holdfast.sql.journal.encode import Record, Records, documents
+from holdfast.sql.journal.encode import EncodedEvent, EventEncoder, documents
 from holdfast.sql.journal.join import Run, joined, joined_async
 from holdfast.threads import in_thread
 
@@ -33,7 +33,7 @@ class Journal:
         database: Database,
         *,
         types: EventTypes,
-        records: Records,
+        records: EventEncoder,
         prepare: Callable[[], None],
         check_prepared: Callable[[], None],
         apply_inline: Callable[[str, Sequence[str]], frozenset[str]] = lambda *_: frozenset(),
@@ -209,14 +209,14 @@ class Journal:
         events: Sequence[Any],
         expected: int | None,
         metadata: Mapping[str, Any] | None,
-    ) -> list[Record]:
+    ) -> list[EncodedEvent]:
         """What is to be appended, if it can be."""
         check_stream(stream)
         _check_expected(expected)
         return self.records.of(stream, events, metadata)
 
 
-def append_steps(stream: str, records: Sequence[Record], expected: int | None) -> Steps:
+def append_steps(stream: str, records: Sequence[EncodedEvent], expected: int | None) -> Steps:
     """The statements of one append; the generator's result is what it did."""
     document = msgspec.json.encode(documents(records)).decode()
     rows = yield (
@@ -240,7 +240,9 @@ def append_steps(stream: str, records: Sequence[Record], expected: int | None) -
     return _first_result(stream, records, known)
 
 
-def _first_result(stream: str, records: Sequence[Record], known: Mapping[UUID, Row]) -> Appended:
+def _first_result(
+    stream: str, records: Sequence[EncodedEvent], known: Mapping[UUID, Row]
+) -> Appended:
     found = [known.get(record.id) for record in records]
     same = [row for row in found if row is not None and row[2] == stream]
     versions = [row[1] for row in same]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.store.checkpoint import Checkpoint
-from holdfast.runtime.store.ranges import Extent
+from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
 from holdfast.sql.store.session import SqlSession
 
@@ -26,7 +26,7 @@ class JournalSource:
             self._database.ask(connection, chunk.events[-1].position, limit)
         return chunk
 
-    def extent(self, after: int, limit: int) -> Extent:
+    def extent(self, after: int, limit: int) -> EventRange:
         self._heard = self._database.bell.rings
         return self._database.extent(self._session.connection, after, limit)
 

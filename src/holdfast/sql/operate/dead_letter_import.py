@@ -10,16 +10,16 @@ from uuid import UUID
 import msgspec
 
 from holdfast.model.event import RawEvent
-from holdfast.model.foreign_feed import Intake
-from holdfast.runtime.run.foreign_source import ForeignLetter, ForeignSource
+from holdfast.model.foreign_feed import ForeignFeed
+from holdfast.runtime.run.foreign_source import ForeignDeadLetter, ForeignSource
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.clock import Clock
-from holdfast.runtime.store.queue_items import Entry, Status
+from holdfast.runtime.store.queue_items import NewItem, Status
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.store.audit import write_audit
 from holdfast.sql.store.lane_rows import refresh
-from holdfast.sql.store.operator_transaction import changes
-from holdfast.sql.store.transaction import SqlWork
+from holdfast.sql.store.operator_transaction import operator_transactions
+from holdfast.sql.store.transaction import SqlTransaction
 from holdfast.sql.values import as_json, uuid
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ IMPORT_EVENTS = 500
 """Events that are put into the queue in one transaction."""
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedDeadLetters(msgspec.Struct, frozen=True, kw_only=True):
     """What was read from a dead-letter topic, put into the queue, and left alone as known.
 
     `is_complete`: the topic was read to its end.
@@ -41,7 +41,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
 
 
-class Letters:
+class DeadLetterImport:
     """Puts dead letters into the queue of one projection, in the name of a person."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Letters:
         *,
         clock: Clock,
         projection: str,
-        intake: Intake,
+        intake: ForeignFeed,
         lane_of: Callable[[RawEvent], str],
         by: str,
         note: str | None,
@@ -61,7 +61,7 @@ class Letters:
 
     def bring_in(
         self, source: ForeignSource, topic: str, status: Status, *, limit: int, dry_run: bool
-    ) -> Imported:
+    ) -> ImportedDeadLetters:
         """Reads a topic to its end, or until so many are in the queue."""
         read = added = 0
         is_complete = True
@@ -70,34 +70,34 @@ class Letters:
                 is_complete = False
                 break
             read += len(found)
-            by_feed: dict[str, list[ForeignLetter]] = {}
+            by_feed: dict[str, list[ForeignDeadLetter]] = {}
             for letter in found:
                 by_feed.setdefault(letter.feed or source.feed, []).append(letter)
             for feed, letters in by_feed.items():
                 part = letters[: limit - added]
                 is_complete = is_complete and len(part) == len(letters)
                 added += self._bring_in(feed, part, status, dry_run=dry_run)
-        return Imported(
+        return ImportedDeadLetters(
             read=read, added=added, known=read - added, is_complete=is_complete, dry_run=dry_run
         )
 
     def _bring_in(
-        self, feed: str, letters: Sequence[ForeignLetter], status: Status, *, dry_run: bool
+        self, feed: str, letters: Sequence[ForeignDeadLetter], status: Status, *, dry_run: bool
     ) -> int:
         """Puts events of one feed into the queue; returns how many were not there."""
         names = {"projection": self._projection, "feed": feed}
         added: set[int] = set()
-        for attempt in changes(self._database):
+        for attempt in operator_transactions(self._database):
             with attempt as connection:
                 events = self._new(connection, names, letters)
-                new = [Entry(event, self._lane_of(event), status) for event in events]
+                new = [NewItem(event, self._lane_of(event), status) for event in events]
                 if dry_run or not new:
                     return len(new)
                 connection.run("open_checkpoint", names)
                 connection.run("revise", names)
                 checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
                 at = self._clock.now()
-                added = SqlWork(self._database, connection).enqueue(checkpoint, new, at)
+                added = SqlTransaction(self._database, connection).enqueue(checkpoint, new, at)
                 for lane in sorted({entry.lane for entry in new}):
                     refresh(connection, self._projection, feed, lane)
                 write_audit(
@@ -113,7 +113,7 @@ class Letters:
         return len(added)
 
     def _new(
-        self, connection: Connection, names: Mapping[str, str], letters: Sequence[ForeignLetter]
+        self, connection: Connection, names: Mapping[str, str], letters: Sequence[ForeignDeadLetter]
     ) -> Sequence[RawEvent]:
         """The events that are neither applied, as far as that can be known, nor in the queue."""
         new = []
@@ -132,7 +132,9 @@ class Letters:
         return new
 
     @staticmethod
-    def _is_queued(connection: Connection, names: Mapping[str, str], letter: ForeignLetter) -> bool:
+    def _is_queued(
+        connection: Connection, names: Mapping[str, str], letter: ForeignDeadLetter
+    ) -> bool:
         """Whether an event is in the queue, from its own feed or from a letter."""
         positions = [letter.event.position]
         if letter.position is not None:

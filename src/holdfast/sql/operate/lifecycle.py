@@ -9,21 +9,21 @@ from holdfast.model.projection import TableProjection
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.outbox.registration import add_types, show
-from holdfast.sql.store.audit import Changed
-from holdfast.sql.store.operator_transaction import changes
+from holdfast.sql.store.audit import ChangedBy
+from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.store.shard_layouts import admit, feeds_of, reset_layout
 from holdfast.sql.store.tables import clear_tables
 from holdfast.sql.values import AT_ONCE
 
 
-def reset(database: Database, definition: Definition, change: Changed | None = None) -> list[str]:
+def reset(database: Database, definition: Definition, change: ChangedBy | None = None) -> list[str]:
     """Clears a projection's tables and checkpoint in one transaction; returns the tables' names.
 
     Whoever runs it now is fenced, and begins again at the first event.
     """
     name = {"projection": definition.name}
     whose = {**name, "feed": definition.feed}
-    for attempt in changes(database):
+    for attempt in operator_transactions(database):
         with attempt as connection:
             reset_layout(connection, definition)
             connection.run("reset_checkpoint", name)
@@ -60,14 +60,14 @@ def owned_tables(database: Database, definition: Definition) -> list[str]:
     return [name for name, _ in rows]
 
 
-def depose(database: Database, projection: str, change: Changed | None = None) -> int:
+def depose(database: Database, projection: str, change: ChangedBy | None = None) -> int:
     """Takes the projection from whoever runs it; returns how many leases it had."""
     with database.reading() as connection:
         rows = connection.run("checkpoints_of", {"projection": projection})
     found = {checkpoint_id: epoch for checkpoint_id, epoch, *_ in rows}
     held = database.leased(found)
     for checkpoint_id, epoch in found.items():
-        for attempt in changes(database):
+        for attempt in operator_transactions(database):
             with attempt as connection:
                 # In here: where nothing can be written, nothing has changed.
                 database.depose(checkpoint_id)
@@ -94,14 +94,14 @@ def read_positions(
     return [found.get(feed, (0, "stopped")) for feed in feeds]
 
 
-def pause(database: Database, definition: Definition, change: Changed) -> bool:
+def pause(database: Database, definition: Definition, change: ChangedBy) -> bool:
     """Stops a projection's work until it is resumed; returns whether it was not paused before.
 
     When this returns, nothing is committed any more.
     """
     projection = definition.name
     names = {"projection": projection, "feed": definition.feed}
-    for attempt in changes(database):
+    for attempt in operator_transactions(database):
         with attempt as connection:
             for feed in feeds_of(connection, definition):
                 admit(connection, projection, feed)
@@ -119,9 +119,9 @@ def pause(database: Database, definition: Definition, change: Changed) -> bool:
     return bool(paused)
 
 
-def resume(database: Database, projection: str, change: Changed) -> bool:
+def resume(database: Database, projection: str, change: ChangedBy) -> bool:
     """Lets a projection go on; returns whether it was paused."""
-    for attempt in changes(database):
+    for attempt in operator_transactions(database):
         with attempt as connection:
             connection.run("hold_layout", {"projection": projection})
             resumed = connection.run("resume", {"projection": projection})
@@ -132,7 +132,7 @@ def resume(database: Database, projection: str, change: Changed) -> bool:
 
 
 def forward(
-    database: Database, definition: Definition, feed: str, to: int, change: Changed
+    database: Database, definition: Definition, feed: str, to: int, change: ChangedBy
 ) -> None:
     """Goes on from a later position of a feed that others write; what is between is lost."""
     name = definition.name
@@ -142,7 +142,7 @@ def forward(
             "To go on without an event, park and resolve it: holdfast queue add"
         )
     names = {"projection": name, "feed": feed}
-    for attempt in changes(database):
+    for attempt in operator_transactions(database):
         with attempt as connection:
             rows = connection.run("read_checkpoint", names)
             if not rows:
@@ -156,7 +156,7 @@ def forward(
     database.announce()
 
 
-def rewind(database: Database, definition: Definition, to: int | None, change: Changed) -> int:
+def rewind(database: Database, definition: Definition, to: int | None, change: ChangedBy) -> int:
     """Goes back to a position, or (None) to before the first skipped event; returns the position.
 
     Raises where events that are applied again would leave other rows than before.
@@ -184,7 +184,7 @@ def rewind(database: Database, definition: Definition, to: int | None, change: C
             "write them twice. If they write the same rows every time, say so with "
             f"replayable = True in the class; otherwise holdfast reset {name} builds it again"
         )
-    for attempt in changes(database):
+    for attempt in operator_transactions(database):
         with attempt as connection:
             feeds = [{"projection": name, "feed": f} for f in feeds_of(connection, definition)]
             position = _first_skip(connection, name, feeds) if to is None else to

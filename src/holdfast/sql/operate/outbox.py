@@ -15,12 +15,12 @@ from holdfast.model.event import NewEvent, check_stream
 from holdfast.model.feed_names import JOURNAL
 from holdfast.runtime.store.queue_items import OUTSTANDING, QueueItem, QueueSelection, Status
 from holdfast.sql.database import Connection, Database, Row, handled_database, refuse_handlers
-from holdfast.sql.journal.encode import Records
+from holdfast.sql.journal.encode import EventEncoder
 from holdfast.sql.journal.join import joined, joined_async
 from holdfast.sql.operate.queue import Queue
 from holdfast.sql.outbox.registration import show
 from holdfast.sql.store.audit import write_audit
-from holdfast.sql.store.operator_transaction import changes
+from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.values import AT_ONCE, moment
 from holdfast.threads import in_thread
 
@@ -75,7 +75,7 @@ class Outbox:
         database: Database,
         queue: Queue,
         *,
-        records: Records,
+        records: EventEncoder,
         prepare: Callable[[], None],
         check_prepared: Callable[[], None],
         replay: Callable[[QueueItem], None],
@@ -174,7 +174,7 @@ class Outbox:
             raise ConfigError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
         refuse_handlers(self._database, "a projection")
         self._prepare()
-        for attempt in changes(self._database):
+        for attempt in operator_transactions(self._database):
             with attempt as connection:
                 whose = _whose(connection, projection)
                 changed = bool(connection.run("set_mode", {**whose, "mode": mode}))
@@ -202,7 +202,7 @@ class Outbox:
         """
         refuse_handlers(self._database, "a projection")
         self._prepare()
-        for attempt in changes(self._database):
+        for attempt in operator_transactions(self._database):
             with attempt as connection:
                 connection.run("lock_outbox")
                 whose = _whose(connection, projection)

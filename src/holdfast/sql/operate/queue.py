@@ -26,7 +26,7 @@ from holdfast.runtime.store.queue_items import (
     OUTSTANDING,
     STATUSES,
     Attempt,
-    Entry,
+    NewItem,
     QueueChange,
     QueueCount,
     QueueItem,
@@ -34,11 +34,11 @@ from holdfast.runtime.store.queue_items import (
     Status,
 )
 from holdfast.sql.database import Connection, Database, Row, refuse_handlers
-from holdfast.sql.operate.dead_letter_import import Imported, Letters
+from holdfast.sql.operate.dead_letter_import import DeadLetterImport, ImportedDeadLetters
 from holdfast.sql.store.audit import write_audit
 from holdfast.sql.store.lane_rows import refresh
-from holdfast.sql.store.operator_transaction import changes
-from holdfast.sql.store.transaction import SqlWork
+from holdfast.sql.store.operator_transaction import operator_transactions
+from holdfast.sql.store.transaction import SqlTransaction
 from holdfast.sql.values import as_json, moment, uuid
 
 ACTIONS: dict[str, tuple[Status, ...]] = {
@@ -174,7 +174,7 @@ class Queue:
             raise ConfigError(f"projection {projection!r} reads several feeds; say which: feed=…")
         names = {"projection": projection, "feed": feed}
         coming = None if source is None else self._coming(source, names)
-        for attempt in changes(self._database):
+        for attempt in operator_transactions(self._database):
             with attempt as connection:
                 if source is None:
                     shard = self._shard(connection, projection, position)
@@ -198,7 +198,7 @@ class Queue:
                         f"{rows[0][0]}; if the event has failed, holdfast queue list shows it"
                     )
                 checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
-                work = SqlWork(self._database, connection)
+                work = SqlTransaction(self._database, connection)
                 if source is None:
                     event: RawEvent | None = self._event(connection, position)
                     is_next = self._is_next(connection, checkpoint, position)
@@ -214,7 +214,7 @@ class Queue:
                         "come to it"
                     )
                 lane = self._lane_of(projection, event)
-                work.enqueue(checkpoint, [Entry(event, lane, "dead")], now)
+                work.enqueue(checkpoint, [NewItem(event, lane, "dead")], now)
                 connection.run("pass_event", {**names, "position": position})
                 refresh(connection, projection, names["feed"], lane)
                 ((item_id, _),) = connection.run("item_at", {**names, "position": position})
@@ -241,7 +241,7 @@ class Queue:
         hold: bool = False,
         limit: int = 1_000,
         dry_run: bool = False,
-    ) -> Imported:
+    ) -> ImportedDeadLetters:
         """Puts what is in a dead-letter topic, whoever has written it, into the queue.
 
         Each event waits in its lane and is tried in its turn; with `hold`, only when a person says
@@ -253,7 +253,7 @@ class Queue:
         source = self._source_of(projection)
         if source is None:
             raise ConfigError(f"projection {projection!r} has no source with dead letters")
-        letters = Letters(
+        letters = DeadLetterImport(
             self._database,
             clock=self._clock,
             projection=projection,
@@ -284,7 +284,7 @@ class Queue:
         refuse_handlers(self._database, "the queue")
         now = self._clock.now()
         names = {"at": now, "note": note, **values}
-        for attempt in changes(self._database):
+        for attempt in operator_transactions(self._database):
             with attempt as connection:
                 chosen, left_alone = self._choose(connection, action, selection, limit)
                 places = self._lock(connection, chosen)

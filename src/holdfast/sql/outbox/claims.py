@@ -13,9 +13,9 @@ from typing import Any
 from holdfast.errors import ProjectionFaulted
 from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
-from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, Standing, Tally
+from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, OutboxState, RelayStats
 from holdfast.runtime.store.clock import Clock
-from holdfast.runtime.store.queue_items import Waiting
+from holdfast.runtime.store.queue_items import ParkedEvent
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.store.session import SqlSession, needs_reset, waiting_item
 from holdfast.sql.values import as_json, moment
@@ -52,7 +52,7 @@ class SqlClaims:
     def _connection(self) -> Connection:
         return self.session.connection
 
-    def standing(self) -> Standing:
+    def standing(self) -> OutboxState:
         rows = self._connection.run("read_outbox", self._whose)
         if not rows:
             raise ProjectionFaulted(
@@ -61,7 +61,7 @@ class SqlClaims:
             )
         mode, until, position, paused_by, must_be_reset = rows[0]
         left = 1 if until is None or must_be_reset else max(0, until - position)
-        return Standing(mode, paused_by, left)
+        return OutboxState(mode, paused_by, left)
 
     def begin(self) -> None:
         with self._connection.transaction():
@@ -123,7 +123,7 @@ class SqlClaims:
         if not claimed:
             return []
         names = {**self._whose, "lanes": as_json(claimed), "limit": items}
-        found: dict[str, list[Waiting]] = {}
+        found: dict[str, list[ParkedEvent]] = {}
         for lane, *row in self._connection.run("claimed_items", names):
             found.setdefault(lane, []).append(waiting_item(self._database, tuple(row)))
         heads = [waiting[0].id for waiting in found.values()]
@@ -177,7 +177,7 @@ class SqlClaims:
         events = self._database.raw_events([row[1:] for row in rows])
         return [(row[0], event) for row, event in zip(rows, events, strict=True)]
 
-    def seen(self, worker: str, tally: Tally) -> None:
+    def seen(self, worker: str, tally: RelayStats) -> None:
         names = {
             **self._whose,
             **asdict(tally),

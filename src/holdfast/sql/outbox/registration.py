@@ -11,7 +11,7 @@ queue once.
 
 from __future__ import annotations
 
-from holdfast.errors import ConfigError, OtherLayout
+from holdfast.errors import ConfigError, LayoutChanged
 from holdfast.model.definition import Definition, Mode
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.model.projection import CATCH_ALL
@@ -72,7 +72,7 @@ def register(database: Database, definition: Definition) -> None:
 def _refuse_shards(connection: Connection, definition: Definition) -> None:
     try:
         admit(connection, definition.name, definition.feed)
-    except OtherLayout as error:
+    except LayoutChanged as error:
         raise ConfigError(
             f"projection {definition.name!r} runs in shards on this database, and this code says "
             f"delivery='outbox'; run holdfast reshard {definition.name} --to 1 with the code that "

@@ -22,7 +22,7 @@ from holdfast.sql.database import Row, transaction_ended
 from holdfast.sql.postgres.array_packing import packed
 from holdfast.sql.postgres.handler_statements import Statements
 from holdfast.sql.postgres.handler_tx import PostgresTx, borrowed_socket
-from holdfast.sql.postgres.prefetch import Ahead, Answer
+from holdfast.sql.postgres.prefetch import Answer, Prefetch
 from holdfast.sql.postgres.prepared import Prepared, are_packed
 from holdfast.sql.postgres.row_statements import (
     arrays,
@@ -57,7 +57,7 @@ class PostgresConnection:
         self._is_aborted = False
         # One for all our own statements: to make one costs as much as to use it.
         self._own_cursor = raw.cursor(binary=True)
-        self._ahead = Ahead()
+        self._ahead = Prefetch()
         self._handled: PostgresTx | None = None
         self._made: dict[str, tuple[TableSpec, str]] = {}
         self._prepared: dict[str, Prepared] = {}

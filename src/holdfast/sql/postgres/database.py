@@ -17,9 +17,9 @@ from holdfast.model.event import RawEvent
 from holdfast.model.row_type import Column
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
-from holdfast.runtime.store.ranges import Extent
+from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
-from holdfast.runtime.wake import Bell
+from holdfast.runtime.wake import WakeSignal
 from holdfast.sql import forks
 from holdfast.sql.database import Row, causes, quote
 from holdfast.sql.postgres.column_types import TYPES
@@ -32,7 +32,7 @@ try:
 
     from holdfast.sql.postgres.array_packing import Packed, PackedDumper
     from holdfast.sql.postgres.connection import PostgresConnection
-    from holdfast.sql.postgres.leases import Keeper
+    from holdfast.sql.postgres.leases import LeaseConnection
     from holdfast.sql.postgres.notify import Notifier
     from holdfast.sql.postgres.pool import Pool
 except ImportError as missing:  # pragma: no cover
@@ -70,7 +70,7 @@ class PostgresDatabase:
     table_options = ""
 
     def __init__(self, url: PostgresUrl) -> None:
-        self.bell = Bell()
+        self.bell = WakeSignal()
         self.url = url
         try:
             given = psycopg.conninfo.conninfo_to_dict(url.uri)
@@ -94,7 +94,7 @@ class PostgresDatabase:
             self.connect_raw, max_connections=POOL_CONNECTIONS, wait_seconds=CONNECT_SECONDS
         )
         self._notifier = Notifier(self.connect_raw)
-        self._keeper = Keeper(self.connect_raw, self.bell, self._notifier)
+        self._keeper = LeaseConnection(self.connect_raw, self.bell, self._notifier)
         forks.at_fork(self, PostgresDatabase.forked)
 
     def connect(self) -> PostgresConnection:
@@ -153,7 +153,7 @@ class PostgresDatabase:
     def forget(self, connection: PostgresConnection) -> None:
         connection.answer()
 
-    def extent(self, connection: PostgresConnection, after: int, limit: int) -> Extent:
+    def extent(self, connection: PostgresConnection, after: int, limit: int) -> EventRange:
         return next_settled(connection, after, limit)
 
     def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from holdfast.errors import StoreUnavailable
-from holdfast.runtime.wake import Bell
+from holdfast.runtime.wake import WakeSignal
 from holdfast.sql.postgres.notify import CHANNEL, Connect, Notifier
 
 _KEY = "'holdfast_checkpoint'::regclass::oid::bigint::bit(32)::integer, %s"
@@ -26,10 +26,10 @@ RELEASE = f"SELECT pg_advisory_unlock({_KEY})"
 """The key is our table and the checkpoint's id, so that each schema has leases of its own."""
 
 
-class Keeper:
+class LeaseConnection:
     """Holds the leases of this process, and rings the bell when another process has appended."""
 
-    def __init__(self, connect: Connect, bell: Bell, notifier: Notifier) -> None:
+    def __init__(self, connect: Connect, bell: WakeSignal, notifier: Notifier) -> None:
         """`notifier`: for what it tells, the bell has rung already."""
         self._connect, self._bell, self._notifier = connect, bell, notifier
         self._lock = threading.RLock()
@@ -158,7 +158,9 @@ class PostgresLease:
 
     was_given_back = False  # The server does not say; the checkpoint's state does.
 
-    def __init__(self, keeper: Keeper, raw: psycopg.Connection[Any], checkpoint_id: int) -> None:
+    def __init__(
+        self, keeper: LeaseConnection, raw: psycopg.Connection[Any], checkpoint_id: int
+    ) -> None:
         self._keeper, self._raw, self._id = keeper, raw, checkpoint_id
         self._released = False
 

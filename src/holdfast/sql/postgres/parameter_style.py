@@ -12,7 +12,7 @@ _BINARY = re.compile(r"%\((\w+)\)b")
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class NumberedStatement:
     """A statement with parameters written `$1`; their names in that order, if they have some."""
 
     text: str
@@ -25,7 +25,7 @@ def plain(sql: str) -> str:
     return _BINARY.sub(r"%(\1)s", sql)
 
 
-def numbered(sql: str) -> Numbered | None:
+def numbered(sql: str) -> NumberedStatement | None:
     """The statement as the server takes it; None if only the driver knows how."""
     marks = [*_MARK.finditer(sql)]
     kinds = {mark.lastgroup for mark in marks} - {"percent"}
@@ -41,4 +41,4 @@ def numbered(sql: str) -> Numbered | None:
         return f"${numbers[mark['name']] if numbers else next(following)}"
 
     text = _MARK.sub(number, sql)
-    return Numbered(text, len(names) or next(following) - 1, names)
+    return NumberedStatement(text, len(names) or next(following) - 1, names)

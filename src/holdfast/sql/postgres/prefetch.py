@@ -18,7 +18,7 @@ class Answer:
     rows: Sequence[Row] | None
 
 
-class Ahead:
+class Prefetch:
     """What was asked for on one connection, one statement at a time."""
 
     def __init__(self) -> None:

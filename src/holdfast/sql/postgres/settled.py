@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from holdfast.runtime.store.ranges import Extent
+from holdfast.runtime.store.ranges import EventRange
 from holdfast.sql.database import Connection
 from holdfast.sql.event_ranges import between, next_events
 
@@ -79,7 +79,7 @@ def _position(row: tuple[object, ...]) -> int:
     return position
 
 
-def next_settled(connection: Connection, after: int, limit: int) -> Extent:
+def next_settled(connection: Connection, after: int, limit: int) -> EventRange:
     """The next events on PostgreSQL, as far as nothing smaller can appear later; see settled.py."""
     extent = next_events(connection, after, limit)
     if extent.through == after + extent.events:
@@ -91,5 +91,5 @@ def next_settled(connection: Connection, after: int, limit: int) -> Extent:
         bound=lambda: connection.run("in_flight")[0][0],
     )
     if not rows:
-        return Extent(after, after, 0, None, held)
+        return EventRange(after, after, 0, None, held)
     return replace(between(connection, after, int(rows[-1][0])), held=held)

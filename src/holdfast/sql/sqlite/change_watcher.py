@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from holdfast.runtime.wake import Bell
+from holdfast.runtime.wake import WakeSignal
 from holdfast.sql.forks import calls
 from holdfast.sql.queries import query
 
@@ -22,14 +22,14 @@ QUIET_SHARE = 0.01
 """It waits for this share of the time that has been quiet, so that nobody notices."""
 
 
-class Watcher:
+class ChangeWatcher:
     """Rings the bell when another process has appended. Costs a PRAGMA every 5 to 50 ms.
 
     While nobody waits for the bell it looks seldom: each look takes the interpreter from those who
     work.
     """
 
-    def __init__(self, open_reader: Callable[[], sqlite3.Connection], bell: Bell) -> None:
+    def __init__(self, open_reader: Callable[[], sqlite3.Connection], bell: WakeSignal) -> None:
         self._open_reader, self._bell = open_reader, bell
         self._raw: sqlite3.Connection | None = None
         self._seen: int | None = None

@@ -17,7 +17,7 @@ from holdfast.sql.database import Row, quote
 from holdfast.sql.forks import calls, graveyard
 from holdfast.sql.queries import numbered, query
 from holdfast.sql.sqlite.column_values import decode, encode_all, encode_key, plain
-from holdfast.sql.sqlite.write_queue import Turnstile
+from holdfast.sql.sqlite.write_queue import WriteQueue
 
 if TYPE_CHECKING:
     from holdfast.sql.sqlite.database import SqliteDatabase
@@ -281,7 +281,7 @@ class SqliteTx:
         self.callbacks.append(callback)
 
 
-def _begin(writer: sqlite3.Connection, turnstile: Turnstile | None) -> None:
+def _begin(writer: sqlite3.Connection, turnstile: WriteQueue | None) -> None:
     """Begins to write. Other processes' writers leave gaps that SQLite's own pauses often miss."""
     until = time.monotonic() + BUSY_SECONDS
     writer.execute("PRAGMA busy_timeout = 0")

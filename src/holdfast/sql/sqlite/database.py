@@ -23,18 +23,18 @@ from holdfast.model.event import RawEvent
 from holdfast.model.row_type import Column
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
-from holdfast.runtime.store.ranges import Extent
+from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
-from holdfast.runtime.wake import Bell
+from holdfast.runtime.wake import WakeSignal
 from holdfast.sql import event_ranges as extents
 from holdfast.sql.database import Row, causes, quote
 from holdfast.sql.forks import at_fork, calls, graveyard
-from holdfast.sql.sqlite.change_watcher import Watcher
+from holdfast.sql.sqlite.change_watcher import ChangeWatcher
 from holdfast.sql.sqlite.column_values import TYPES, encode, literal, plain
 from holdfast.sql.sqlite.connection import BUSY_SECONDS, SqliteConnection, is_closed
-from holdfast.sql.sqlite.fair_lock import Turns
+from holdfast.sql.sqlite.fair_lock import FairLock
 from holdfast.sql.sqlite.leases import FileLeases, LocalLeases
-from holdfast.sql.sqlite.write_queue import Turnstile, switch_to_wal, writing_process
+from holdfast.sql.sqlite.write_queue import WriteQueue, switch_to_wal, writing_process
 
 OLDEST_SQLITE = (3, 35, 0)
 
@@ -68,7 +68,7 @@ class SqliteDatabase:
                 f"SQLite {sqlite3.sqlite_version} is too old; "
                 f"{'.'.join(map(str, OLDEST_SQLITE))} or later is needed"
             )
-        self.bell = Bell()
+        self.bell = WakeSignal()
         self.path = path
         self.main_file = f"/{uuid4()}" if path is None else str(path.absolute())
         """The file, or the name in memory, as SQLite itself lists it."""
@@ -77,13 +77,13 @@ class SqliteDatabase:
             if path is None
             else path.absolute().as_uri().replace("?", "%3f").replace("#", "%23")
         )
-        self._turns = Turns()
+        self._turns = FairLock()
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
         self._connections: WeakSet[SqliteConnection] = WeakSet()
-        self._watcher: Watcher | None = None
-        self.turnstile = None if path is None else Turnstile(path.absolute())
+        self._watcher: ChangeWatcher | None = None
+        self.turnstile = None if path is None else WriteQueue(path.absolute())
         self._leases = LocalLeases() if path is None else FileLeases(path.absolute())
         at_fork(self, SqliteDatabase.forked, before=SqliteDatabase.let_go)
 
@@ -139,7 +139,7 @@ class SqliteDatabase:
     def forget(self, connection: SqliteConnection) -> None:
         """Nothing was asked for."""
 
-    def extent(self, connection: SqliteConnection, after: int, limit: int) -> Extent:
+    def extent(self, connection: SqliteConnection, after: int, limit: int) -> EventRange:
         # To count a range takes two thirds of the time, and mostly there is no hole in it.
         extent = extents.between(connection, after, after + limit)
         return extent if extent.events == limit else extents.next_events(connection, after, limit)
@@ -157,7 +157,7 @@ class SqliteDatabase:
     def listen(self) -> None:
         with self._readers_lock:
             if self._watcher is None and self.path is not None:
-                self._watcher = Watcher(self.open_reader, self.bell)
+                self._watcher = ChangeWatcher(self.open_reader, self.bell)
 
     def announce(self) -> None:
         self.bell.ring()

@@ -14,7 +14,7 @@ _tickets: ContextVar[tuple[object, ...]] = ContextVar("holdfast_turns", default=
 """The turns that this code runs in. A context, not a thread: `asyncio.to_thread` carries it on."""
 
 
-class Turns:
+class FairLock:
     """First come, first served. Python's own lock lets the quickest thread starve the others."""
 
     def __init__(self) -> None:

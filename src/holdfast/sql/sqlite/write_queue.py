@@ -38,7 +38,7 @@ def switch_to_wal(raw: sqlite3.Connection, timeout_seconds: float) -> None:
         time.sleep(RETRY_SECONDS)
 
 
-class Turnstile:
+class WriteQueue:
     """Lets one process at a time wait for the write lock.
 
     SQLite gives its lock to whoever asks at the right moment, and that is the one who has just had

@@ -39,7 +39,7 @@ def write_audit(
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedBy:
     """Who changes something, when and why."""
 
     by: str

@@ -20,7 +20,7 @@ LEASES_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class HeadSnapshot:
     """Where the journal ended at some moment, and each checkpoint's epoch and revision then."""
 
     head: int
@@ -35,20 +35,20 @@ class Look:
         return self.checkpoints.get(checkpoint.id) == (checkpoint.epoch, checkpoint.revision)
 
 
-class Looks:
+class HeadPoller:
     """The last look, on a connection of its own; the first who finds it too old takes another."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
         self._connection: Connection | None = None
-        self._last: Look | None = None
+        self._last: HeadSnapshot | None = None
         self._kept: WeakSet[object] = WeakSet()
         self._awaited: set[int] = set()
         self._leased: set[int] = set()
         self._leased_at = -LEASES_SECONDS
 
-    def take(self, max_age_seconds: float) -> Look:
+    def take(self, max_age_seconds: float) -> HeadSnapshot:
         """A look that is not older than that, nor than the last ring of the bell."""
         with self._lock:
             last, not_before = self._last, time.monotonic() - max_age_seconds
@@ -95,7 +95,7 @@ class Looks:
         self._connection = self._last = None
         self._kept, self._awaited = WeakSet(), set()
 
-    def _look(self) -> Look:
+    def _look(self) -> HeadSnapshot:
         at, rings = time.monotonic(), self._database.bell.rings
         try:
             if self._connection is None:
@@ -105,7 +105,7 @@ class Looks:
             self._close()
             raise
         checkpoints = {id_: (epoch, revision) for _, id_, epoch, revision in rows}
-        return Look(int(rows[0][0]), checkpoints, at, rings)
+        return HeadSnapshot(int(rows[0][0]), checkpoints, at, rings)
 
     def _close(self) -> None:
         if self._connection is not None:

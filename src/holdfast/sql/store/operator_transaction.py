@@ -14,10 +14,10 @@ CHANGE_SECONDS = 10.0
 """For so long, a person waits for those who are at work."""
 
 
-def changes(database: Database) -> Iterator[Change]:
+def operator_transactions(database: Database) -> Iterator[OperatorTransaction]:
     """A transaction to change something in, again and again until it is committed:
 
-        for change in changes(database):
+        for change in operator_transactions(database):
             with change as connection:
                 ...
 
@@ -25,13 +25,13 @@ def changes(database: Database) -> Iterator[Change]:
     """
     until = time.monotonic() + CHANGE_SECONDS
     while True:
-        change = Change(database, until)
+        change = OperatorTransaction(database, until)
         yield change
         if change.is_over:
             return
 
 
-class Change(AbstractContextManager[Connection]):
+class OperatorTransaction(AbstractContextManager[Connection]):
     """One attempt. A conflict with others ends it, and is no error before the time is up."""
 
     def __init__(self, database: Database, until: float) -> None:

@@ -16,20 +16,20 @@ from holdfast.model.event import RawEvent
 from holdfast.model.feed_names import is_ours
 from holdfast.model.lane import Lane
 from holdfast.model.row_type import Key, TableSpec
-from holdfast.model.sql_spec import SetSpec
+from holdfast.model.sql_spec import SqlSpec
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.faults import MAX_STACKTRACE_CHARACTERS, Fault, clean
 from holdfast.runtime.store.leases import Lease
-from holdfast.runtime.store.queue_items import Attempt, Record, Waiting
+from holdfast.runtime.store.queue_items import Attempt, FailureHistory, ParkedEvent
 from holdfast.runtime.store.transaction import RowChanges
 from holdfast.sql.database import Connection, Database, Row, handled_database
 from holdfast.sql.process_name import has_died, process_name
 from holdfast.sql.store.checkpoints import changed, fenced, of
-from holdfast.sql.store.head_poller import Look, Looks
+from holdfast.sql.store.head_poller import HeadPoller, HeadSnapshot
 from holdfast.sql.store.shard_layouts import admit
-from holdfast.sql.store.sql_ranges import SqlSets
+from holdfast.sql.store.sql_ranges import SqlRangeStatements
 from holdfast.sql.store.tables import prepare_tables
-from holdfast.sql.store.transaction import SqlWork, advanced
+from holdfast.sql.store.transaction import SqlTransaction, advanced
 from holdfast.sql.values import as_json, moment
 
 
@@ -38,7 +38,7 @@ class SqlSession:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.look: Look | None = None
+        self.look: HeadSnapshot | None = None
         """What answers the next question for the epoch, where it was just looked for."""
         self._connection: Connection | None = database.connect()
         self._leads: Checkpoint | None = None
@@ -125,7 +125,7 @@ class SqlSession:
         names = {**of(checkpoint), "position": checkpoint.position}
         return {row[0] for row in self.connection.run("resolved_ahead", names)}
 
-    def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[Waiting]:
+    def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[ParkedEvent]:
         names = {**of(checkpoint), "lane": lane, "limit": limit}
         query = "lane_items" if is_ours(checkpoint.feed) else "lane_items_by_version"
         return [waiting_item(self.database, row) for row in self.connection.run(query, names)]
@@ -143,7 +143,7 @@ class SqlSession:
         ((first, last),) = self.connection.run("waiting_versions", names)
         return None if first is None else (first, last)
 
-    def undecoded_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[Waiting]:
+    def undecoded_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[ParkedEvent]:
         names = {**of(checkpoint), "lane": lane, "limit": limit}
         rows = self.connection.run("undecoded_items", names)
         return [waiting_item(self.database, row) for row in rows]
@@ -236,8 +236,8 @@ class SqlSession:
                 },
             )
 
-    def sets(self, spec: SetSpec) -> SqlSets:
-        return SqlSets(self.database, lambda: self.connection, spec)
+    def sets(self, spec: SqlSpec) -> SqlRangeStatements:
+        return SqlRangeStatements(self.database, lambda: self.connection, spec)
 
     def has_rows(self, table: TableSpec) -> bool:
         return self.connection.has_rows(table)
@@ -248,9 +248,9 @@ class SqlSession:
         return self.connection.load_rows(table, keys)
 
     @contextmanager
-    def transaction(self) -> Iterator[SqlWork]:
+    def transaction(self) -> Iterator[SqlTransaction]:
         with self.connection.transaction():
-            work = SqlWork(self.database, self.connection)
+            work = SqlTransaction(self.database, self.connection)
             yield work
         if work.has_appended:
             self.database.announce()
@@ -302,8 +302,8 @@ class SqlSession:
 class SqlLeases:
     """Leases of one process."""
 
-    def __init__(self, database: Database, looks: Looks | None = None) -> None:
-        self._database, self._looks = database, looks or Looks(database)
+    def __init__(self, database: Database, looks: HeadPoller | None = None) -> None:
+        self._database, self._looks = database, looks or HeadPoller(database)
 
     def acquire(self, checkpoint: Checkpoint) -> Lease | None:
         return self._database.lease(checkpoint)
@@ -329,10 +329,10 @@ def needs_reset(projection: str) -> ProjectionFaulted:
     )
 
 
-def waiting_item(database: Database, row: Row) -> Waiting:
+def waiting_item(database: Database, row: Row) -> ParkedEvent:
     id_, status, next_attempt_at, retries, attempts, first_failed_at, history, *event, kept = row
     (raw,) = database.raw_events([tuple(event)])
-    record = Record(
+    record = FailureHistory(
         attempts, moment(first_failed_at), msgspec.json.decode(history, type=tuple[Attempt, ...])
     )
-    return Waiting(id_, status, moment(next_attempt_at), retries, raw, record, kept)
+    return ParkedEvent(id_, status, moment(next_attempt_at), retries, raw, record, kept)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.errors import ConfigError, OtherLayout, StoreConflict
+from holdfast.errors import ConfigError, LayoutChanged, StoreConflict
 from holdfast.model.definition import Definition
 from holdfast.model.feed_names import (
     JOURNAL,
@@ -17,17 +17,17 @@ from holdfast.model.feed_names import (
     shard_of,
     shards_in,
 )
-from holdfast.runtime.shards.layout import Layout, ShardState
+from holdfast.runtime.shards.layout import ShardLayout, ShardState
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.process_name import process_name
-from holdfast.sql.store.audit import Changed
-from holdfast.sql.store.operator_transaction import changes
+from holdfast.sql.store.audit import ChangedBy
+from holdfast.sql.store.operator_transaction import operator_transactions
 
 ASK_SECONDS = 1.0
 """So long whoever asks for a shard waits for its leader's transaction; else, another time."""
 
 
-class SqlLayouts:
+class SqlShardLayouts:
     """The layouts of all projections."""
 
     def __init__(self, database: Database) -> None:
@@ -37,7 +37,7 @@ class SqlLayouts:
     def me(self) -> str:
         return process_name()
 
-    def begin(self, projection: str, shards: int) -> Layout:
+    def begin(self, projection: str, shards: int) -> ShardLayout:
         found = self._find(projection)
         if found is None:
             with self._database.writing() as connection:
@@ -46,8 +46,8 @@ class SqlLayouts:
             assert found is not None
         return found
 
-    def layout(self, projection: str) -> Layout:
-        return self._find(projection) or Layout(1)
+    def layout(self, projection: str) -> ShardLayout:
+        return self._find(projection) or ShardLayout(1)
 
     def states(self, projection: str) -> list[ShardState]:
         with self._database.reading() as connection:
@@ -60,20 +60,20 @@ class SqlLayouts:
             connection.run("ask_for_shard", {**names, "by": self.me})
         self._database.announce()
 
-    def plan(self, definition: Definition, shards: int, change: Changed) -> Layout:
+    def plan(self, definition: Definition, shards: int, change: ChangedBy) -> ShardLayout:
         """Begins a change to so many shards, or takes one back; returns the layout."""
         name = {"projection": definition.name}
-        for attempt in changes(self._database):
+        for attempt in operator_transactions(self._database):
             with attempt as connection:
                 connection.run("begin_layout", {**name, "shards": definition.shards})
-                now = then = Layout(*connection.run("hold_layout", name)[0])
+                now = then = ShardLayout(*connection.run("hold_layout", name)[0])
                 goes_back = shards == now.shards
                 if not goes_back:
                     _check_changeable(connection, definition.name)
                 if shards != (now.next_shards or now.shards):
                     at = _revise(connection, definition.name)
                     barrier = None if goes_back else max(_positions(now, at))
-                    then = Layout(now.shards, None if goes_back else shards, barrier)
+                    then = ShardLayout(now.shards, None if goes_back else shards, barrier)
                     subject = {"from": now.shards, "to": shards, "barrier": barrier}
                     change.write(connection, "reshard", definition.name, subject)
                     _write(connection, definition.name, then)
@@ -84,9 +84,9 @@ class SqlLayouts:
     def change(self, projection: str) -> bool:
         if not self._may_step(projection):
             return False
-        for attempt in changes(self._database):
+        for attempt in operator_transactions(self._database):
             with attempt as connection:
-                layout = Layout(*connection.run("hold_layout", {"projection": projection})[0])
+                layout = ShardLayout(*connection.run("hold_layout", {"projection": projection})[0])
                 then = _step(connection, projection, layout, _revise(connection, projection))
         self._database.announce()
         return layout != then and then.next_shards is None
@@ -100,14 +100,14 @@ class SqlLayouts:
         found = {at.get(feed, 0) for feed in layout.feeds}
         return len(found) == 1 or max(found) > layout.barrier
 
-    def _find(self, projection: str) -> Layout | None:
+    def _find(self, projection: str) -> ShardLayout | None:
         with self._database.reading() as connection:
             rows = connection.run("read_layout", {"projection": projection})
-        return Layout(*rows[0]) if rows else None
+        return ShardLayout(*rows[0]) if rows else None
 
 
 def admit(connection: Connection, projection: str, feed: str) -> None:
-    """Raises OtherLayout unless a projection's shards are those that a feed is one of.
+    """Raises LayoutChanged unless a projection's shards are those that a feed is one of.
 
     To be called in the transaction that makes the feed's checkpoint.
     """
@@ -118,7 +118,7 @@ def admit(connection: Connection, projection: str, feed: str) -> None:
     connection.run("begin_layout", {**name, "shards": own})
     shards, *_ = connection.run("hold_layout", name)[0]
     if shards != own:
-        raise OtherLayout(
+        raise LayoutChanged(
             f"projection {projection!r} runs in {shards} shards on this database, and this code "
             f"says {own}: register it with shards={shards}, or run holdfast reshard {projection} "
             "to change the database"
@@ -135,7 +135,7 @@ def reset_layout(connection: Connection, definition: Definition) -> None:
         for feed, *_ in connection.run("shard_states", name):
             if feed not in wanted:
                 connection.run("end_shard", {**name, "feed": feed})
-        _write(connection, definition.name, Layout(definition.shards))
+        _write(connection, definition.name, ShardLayout(definition.shards))
 
 
 def feeds_of(connection: Connection, definition: Definition) -> list[str]:
@@ -144,7 +144,7 @@ def feeds_of(connection: Connection, definition: Definition) -> list[str]:
         return [definition.feed]
     name = {"projection": definition.name}
     connection.run("begin_layout", {**name, "shards": definition.shards})
-    return Layout(*connection.run("hold_layout", name)[0]).feeds
+    return ShardLayout(*connection.run("hold_layout", name)[0]).feeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +182,13 @@ def _check_changeable(connection: Connection, projection: str) -> None:
             )
 
 
-def _positions(layout: Layout, shards: Mapping[str, _ShardAt]) -> set[int]:
+def _positions(layout: ShardLayout, shards: Mapping[str, _ShardAt]) -> set[int]:
     return {shards[feed].position if feed in shards else 0 for feed in layout.feeds}
 
 
 def _step(
-    connection: Connection, projection: str, layout: Layout, shards: Mapping[str, _ShardAt]
-) -> Layout:
+    connection: Connection, projection: str, layout: ShardLayout, shards: Mapping[str, _ShardAt]
+) -> ShardLayout:
     """Ends a change of layout if all shards are at one place; returns the layout.
 
     That may be beyond the barrier: code that knows of no shards goes on without looking at it.
@@ -206,8 +206,8 @@ def _step(
 
 
 def _switch(
-    connection: Connection, projection: str, layout: Layout, shards: int, *, position: int
-) -> Layout:
+    connection: Connection, projection: str, layout: ShardLayout, shards: int, *, position: int
+) -> ShardLayout:
     """Other shards take the place of those that have come to a position."""
     name = {"projection": projection}
     for feed in shard_feeds(shards):
@@ -229,11 +229,11 @@ def _switch(
         begin: dict[str, Any] = {**name, "feed": feed, "position": position}
         connection.run("begin_shard", {**begin, "events": events})
         events = 0
-    _write(connection, projection, Layout(shards))
-    return Layout(shards)
+    _write(connection, projection, ShardLayout(shards))
+    return ShardLayout(shards)
 
 
-def _write(connection: Connection, projection: str, layout: Layout) -> None:
+def _write(connection: Connection, projection: str, layout: ShardLayout) -> None:
     names = {
         "projection": projection,
         "shards": layout.shards,

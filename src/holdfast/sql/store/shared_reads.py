@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from holdfast.model.event import RawEvent
 from holdfast.runtime.store.source import Chunk
-from holdfast.runtime.wake import Bell
-from holdfast.sql.store.wake_pacer import Pace
+from holdfast.runtime.wake import WakeSignal
+from holdfast.sql.store.wake_pacer import WakePacer
 
 KEPT_BYTES = 16 * 2**20
 """So many bytes are kept, at most."""
@@ -54,11 +54,11 @@ class _Flight:
         self.result: tuple[Chunk, int] | None = None
 
 
-class Recent:
+class SharedReads:
     """The last chunks, and the reads that are on their way."""
 
-    def __init__(self, bell: Bell) -> None:
-        self._bell, self.pace = bell, Pace()
+    def __init__(self, bell: WakeSignal) -> None:
+        self._bell, self.pace = bell, WakePacer()
         self._lock = threading.Lock()
         self._kept: deque[_Kept] = deque()
         self._by_after: dict[int, _Kept] = {}

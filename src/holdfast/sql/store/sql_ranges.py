@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.model.event import RawEvent
-from holdfast.model.sql_spec import JOURNAL_COLUMNS, Field, SetSpec
+from holdfast.model.sql_spec import JOURNAL_COLUMNS, PayloadField, SqlSpec
 from holdfast.runtime.store.checkpoint import Checkpoint
-from holdfast.runtime.store.ranges import Extent
+from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.transaction import HandlerTx
 from holdfast.sql import event_ranges as extents
 from holdfast.sql.database import Connection, Database, quote
@@ -26,11 +26,11 @@ FEW_TYPES = 8
 """SQLite looks IN up in a tree, which takes longer than to compare with so many values."""
 
 
-class SqlSets:
+class SqlRangeStatements:
     """The statements of one SqlProjection, run on a runner's connection."""
 
     def __init__(
-        self, database: Database, connection: Callable[[], Connection], spec: SetSpec
+        self, database: Database, connection: Callable[[], Connection], spec: SqlSpec
     ) -> None:
         """`connection`: the session's, which is not always the same."""
         self._database, self._connection = database, connection
@@ -55,10 +55,10 @@ class SqlSets:
             f"ORDER BY e.position LIMIT {at('limit')}"
         )
 
-    def stretch(self, after: int, through: int) -> Extent:
+    def stretch(self, after: int, through: int) -> EventRange:
         return extents.between(self._connection(), after, through)
 
-    def waiting(self, checkpoint: Checkpoint, extent: Extent) -> Iterator[RawEvent]:
+    def waiting(self, checkpoint: Checkpoint, extent: EventRange) -> Iterator[RawEvent]:
         params = {**self._params(extent), **of(checkpoint), "limit": WAITING_EVENTS}
         while True:
             rows = self._connection().run_native(self._waiting, params)
@@ -67,7 +67,7 @@ class SqlSets:
                 return
             params["after"] = rows[-1][0]
 
-    def apply(self, extent: Extent, closed_for: Checkpoint | None) -> None:
+    def apply(self, extent: EventRange, closed_for: Checkpoint | None) -> None:
         params = self._params(extent)
         if closed_for is not None:
             params |= of(closed_for)
@@ -79,7 +79,7 @@ class SqlSets:
         for statement in self._one:
             tx.execute(statement, self._database.plain(params))
 
-    def _params(self, extent: Extent) -> dict[str, Any]:
+    def _params(self, extent: EventRange) -> dict[str, Any]:
         return {"after": extent.after, "through": extent.through, **self._types}
 
 
@@ -90,7 +90,7 @@ class _Dialect:
     parameter: Callable[[str], str]
     escaped: Callable[[str], str]
     """A user's SQL in a statement with parameters."""
-    column: Callable[[Field], str]
+    column: Callable[[PayloadField], str]
     is_one_of: Callable[[str, Sequence[str]], str]
     """Whether a column has one of these values."""
     one: str
@@ -99,7 +99,7 @@ class _Dialect:
     """The columns of events to be read."""
 
 
-def _statements(spec: SetSpec, own: _Dialect, relation: str) -> list[str]:
+def _statements(spec: SqlSpec, own: _Dialect, relation: str) -> list[str]:
     """A user's statements with `batch` before each, made from a relation `e` like the journal."""
     columns = [f"e.{name}" for name in JOURNAL_COLUMNS]
     columns += [
@@ -121,14 +121,14 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _postgres_column(field: Field) -> str:
+def _postgres_column(field: PayloadField) -> str:
     key = _text(field.key).replace("%", "%%")
     if field.kind == "JSON":
         return f"e.data -> {key}"
     return f"CAST(e.data ->> {key} AS {TYPES[field.kind]})"
 
 
-def _sqlite_column(field: Field) -> str:
+def _sqlite_column(field: PayloadField) -> str:
     path = '$."' + field.key + '"'
     return f"json_extract(e.data, {_text(path)})"
 

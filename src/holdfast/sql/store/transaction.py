@@ -10,12 +10,12 @@ from uuid import UUID
 
 from holdfast.errors import Fenced, HoldfastError, Revised
 from holdfast.model.event import kept
-from holdfast.model.foreign_feed import Letter
+from holdfast.model.foreign_feed import DeadLetter
 from holdfast.model.lane import Lane
 from holdfast.model.row_type import Key, TableSpec
 from holdfast.model.sql_spec import JOURNAL_COLUMNS
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
-from holdfast.runtime.store.queue_items import Entry, Record, Setback
+from holdfast.runtime.store.queue_items import FailedAttempt, FailureHistory, NewItem
 from holdfast.runtime.store.transaction import HandlerTx, RowChanges
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.store.checkpoints import changed, fenced, of
@@ -23,7 +23,7 @@ from holdfast.sql.store.lane_rows import open_lane, wake_lanes, write_lanes
 from holdfast.sql.values import as_json
 
 
-class SqlWork:
+class SqlTransaction:
     """A runner's open transaction."""
 
     def __init__(self, database: Database, connection: Connection) -> None:
@@ -72,7 +72,7 @@ class SqlWork:
             raise changed(self._connection, checkpoint)
         return Checkpoint(*rows[0])
 
-    def enqueue(self, checkpoint: Checkpoint, entries: Sequence[Entry], at: datetime) -> set[int]:
+    def enqueue(self, checkpoint: Checkpoint, entries: Sequence[NewItem], at: datetime) -> set[int]:
         names = of(checkpoint)
         positions = [entry.event.position for entry in entries]
         stretch = {"first": min(positions), "last": max(positions)}
@@ -86,7 +86,7 @@ class SqlWork:
         if ids:
             self._connection.run("finish_items", {"ids": as_json(ids)})
 
-    def set_back(self, setback: Setback, at: datetime) -> None:
+    def set_back(self, setback: FailedAttempt, at: datetime) -> None:
         names = {
             "id": setback.id,
             "status": setback.status,
@@ -118,7 +118,7 @@ class SqlWork:
         if until > 0:
             self._connection.run("forget_seen", {**of(checkpoint), "until": until})
 
-    def send(self, letter: Letter) -> None:
+    def send(self, letter: DeadLetter) -> None:
         names = {
             "topic": letter.topic,
             "key": letter.key,
@@ -157,7 +157,7 @@ def advanced(checkpoint: Checkpoint, to: Advance) -> dict[str, Any]:
     }
 
 
-def _item(entry: Entry) -> dict[str, Any]:
+def _item(entry: NewItem) -> dict[str, Any]:
     """An entry as the statement reads it."""
     return {
         **{name: getattr(entry.event, name) for name in JOURNAL_COLUMNS},
@@ -169,7 +169,7 @@ def _item(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _errors(record: Record) -> dict[str, Any]:
+def _errors(record: FailureHistory) -> dict[str, Any]:
     last = record.history[-1] if record.history else None
     return {
         "attempts": record.attempts,

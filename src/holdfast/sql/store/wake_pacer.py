@@ -23,7 +23,7 @@ COUNTED_SECONDS = 1.0
 """Whoever has not begun for so long is not counted: it may be gone."""
 
 
-class Pace:
+class WakePacer:
     """The pace of all runners that follow one journal."""
 
     def __init__(self) -> None:
