@@ -6,11 +6,10 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, assert_never, overload
 from weakref import WeakSet
 
-from holdfast.catalog import Catalog, outbox_settings
+from holdfast.catalog import Catalog
 from holdfast.clock import SystemClock
 from holdfast.errors import (
     ConfigError,
@@ -20,7 +19,9 @@ from holdfast.errors import (
     WaitTimeout,
 )
 from holdfast.logs import guarded, log_signal
-from holdfast.model.definition import Definition, Mode, check_shards, compile_projection, lane_of
+from holdfast.model.compile_projection import check_shards, compile_projection
+from holdfast.model.definition import Definition, Delivery, Foreign, Log, Mode, lane_of
+from holdfast.model.definition import Outbox as OutboxDelivery
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
 from holdfast.model.feed_names import JOURNAL, MESSAGES
@@ -213,13 +214,12 @@ class App:
             raise ConfigError(f"delivery is {delivery!r}; it is 'log' or 'outbox'")
         if source is not None and delivery == "outbox":
             raise ConfigError("delivery='outbox' is for the journal, and not for a source")
-        outbox = outbox_settings(
-            concurrency=concurrency,
-            mode=mode,
-            start=start,
-            inline_seconds=inline_seconds,
-            keep_seconds=keep_seconds,
-        )
+        outbox = OutboxDelivery(concurrency, mode, start, inline_seconds, keep_seconds)
+        way: Delivery = Log() if delivery == "log" else outbox
+        if source is not None:
+            way = Foreign(source.intake())
+        if isinstance(way, Log) and shards != 1:
+            way = Log(shards)
 
         def register(projection: P) -> P:
             definition = compile_projection(
@@ -230,11 +230,10 @@ class App:
                 poll=poll,
                 policy=policy,
                 mask=mask,
-                outbox=outbox if delivery == "outbox" else None,
+                delivery=way,
                 feed=JOURNAL if source is None else source.feed,
-                intake=None if source is None else source.intake(),
-                shards=shards,
             )
+            check_shards(definition, shards)
             self._add(projection, definition)
             if source is not None:
                 self._sources[definition.name] = source
@@ -262,7 +261,7 @@ class App:
         sent. Everything else is as with outbox delivery. What a handler writes with `tx` happens
         exactly once, what it does elsewhere at least once: pass `event.id` on.
         """
-        outbox = outbox_settings(concurrency=concurrency, mode=mode, keep_seconds=keep_seconds)
+        outbox = OutboxDelivery(concurrency, mode, keep_seconds=keep_seconds)
 
         def register(sink: type[S]) -> type[S]:
             definition = compile_projection(
@@ -273,7 +272,7 @@ class App:
                 poll=poll,
                 policy=policy,
                 mask=mask,
-                outbox=outbox,
+                delivery=outbox,
                 feed=MESSAGES,
             )
             self._add(sink, definition)
@@ -340,8 +339,7 @@ class App:
         return [d.name for d in self._catalog if not self._is_shared(d)]
 
     def _is_shared(self, definition: Definition) -> bool:
-        is_spread = definition.outbox is not None or definition.shards > 1
-        return is_spread or definition.name in self._sources
+        return not isinstance(definition.delivery, Log) or definition.shards > 1
 
     def catch_up(self, *, timeout_seconds: float | None = None) -> None:
         """Runs every projection to the present head of the journal, and returns.
@@ -517,7 +515,7 @@ class App:
         self._refuse_handlers("be resharded")
         definition = self._catalog.find_projection(projection, "be resharded")
         shards = definition.shards if shards is None else shards
-        check_shards(replace(definition, shards=shards))
+        check_shards(definition, shards)
         if shards > 1 and definition.shards == 1:
             raise ConfigError(
                 f"this code says nothing of shards, so that workers that run it would stop; "
@@ -583,7 +581,7 @@ class App:
     def _wiring(self, definition: Definition) -> RunnerContext:
         def open_source(session: object) -> Source:
             assert isinstance(session, SqlSession)
-            if definition.outbox is None:
+            if not isinstance(definition.delivery, OutboxDelivery):
                 is_alone = len(self._catalog.names) == 1 and definition.shards == 1
                 return FollowingSource(session, self._looks, None if is_alone else self._recent)
             return JournalSource(session)  # A relay does not read it, and only waits for news.
@@ -601,15 +599,19 @@ class App:
     def _runner(
         self, definition: Definition, until: int | None, part: tuple[int, int] | None
     ) -> Worker:
-        if source := self._sources.get(definition.name):
-            catches_up = until is not None
-            return source.worker(definition, self._wiring(definition), catches_up=catches_up)
-        if definition.shards > 1:
-            wiring = self._wiring(definition)
-            return ShardWorker(definition, wiring, self._layouts, part=part, until=until)
-        if definition.outbox is None:
-            return Runner(definition, self._wiring(definition), until=until)
-        return self._relay(definition, until)
+        context = self._wiring(definition)
+        match definition.delivery:
+            case Log(shards=1):
+                return Runner(definition, context, until=until)
+            case Log():
+                return ShardWorker(definition, context, self._layouts, part=part, until=until)
+            case OutboxDelivery():
+                return self._relay(definition, until)
+            case Foreign():
+                source = self._sources[definition.name]
+                return source.worker(definition, context, catches_up=until is not None)
+            case _:
+                assert_never(definition.delivery)
 
     def _relay(self, definition: Definition, until: int | None = None) -> Relay:
         def open_claims(session: Session) -> SqlClaims:
@@ -631,7 +633,7 @@ class App:
 
     def _add(self, cls: type, definition: Definition) -> None:
         self._catalog.add(cls, definition)
-        if definition.outbox is not None:
+        if isinstance(definition.delivery, OutboxDelivery):
             self._prepared = False  # The next one who needs the database registers it there.
 
     def _refuse_handlers(self, what: str) -> None:
@@ -664,7 +666,7 @@ class App:
         reached = min(at for at, _ in found)
         is_faulted = any(state == "faulted" for at, state in found if at < position)
         state = "faulted" if is_faulted else "stopped"
-        if definition.outbox is not None:
+        if isinstance(definition.delivery, OutboxDelivery):
             left = first_left(self._database, definition.name, JOURNAL, position)
             reached = position if left is None else left - 1
         return reached, state
@@ -683,7 +685,7 @@ class App:
                 else:
                     check_migrated(self._database)
                 for definition in self._catalog:
-                    if definition.outbox is not None:
+                    if isinstance(definition.delivery, OutboxDelivery):
                         register(self._database, definition)
                 self._prepared = True
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 from holdfast.errors import ConfigError
-from holdfast.model.definition import MODES, Definition, Mode, OutboxSettings
+from holdfast.model.definition import Definition, SqlRanges
 from holdfast.model.event_types import EventTypes
 from holdfast.model.feed_names import MESSAGES
 from holdfast.model.sql_spec import check_versions
@@ -46,8 +45,8 @@ class Catalog:
         """Raises ConfigError if event types and projections don't go together."""
         types.check()
         for definition in self:
-            if definition.sets is not None:
-                check_versions(definition.sets, f"projection {definition.name!r}", types)
+            if isinstance(definition.kind, SqlRanges):
+                check_versions(definition.kind.spec, f"projection {definition.name!r}", types)
 
     def find(self, projection: str | type) -> Definition:
         """A projection or a sink, by its name or its class."""
@@ -66,25 +65,3 @@ class Catalog:
                 "in the queue; holdfast queue list shows them"
             )
         return definition
-
-
-def outbox_settings(
-    *,
-    concurrency: int,
-    mode: Mode,
-    start: Literal["start", "now"] = "start",
-    inline_seconds: float | None = None,
-    keep_seconds: float = 0.0,
-) -> OutboxSettings:
-    """The settings of outbox delivery, checked."""
-    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
-        raise ConfigError(f"concurrency is {concurrency!r}; it must be a number, 1 or more")
-    if mode not in MODES:
-        raise ConfigError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
-    if start not in ("start", "now"):
-        raise ConfigError(f"start is {start!r}; it is 'start' or 'now'")
-    if inline_seconds is not None and not inline_seconds > 0:
-        raise ConfigError(f"inline_seconds is {inline_seconds!r}; it must be more than 0")
-    if not keep_seconds >= 0:
-        raise ConfigError(f"keep_seconds is {keep_seconds!r}; it must be 0 or more")
-    return OutboxSettings(concurrency, mode, start, inline_seconds, keep_seconds)

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.app import App
 from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted
+from holdfast.model.definition import Log, Outbox
 from holdfast.model.event import Event
 from holdfast.model.policy import Park, Policy
 from holdfast.model.projection import Projection, TableProjection, Tx, on
@@ -120,8 +121,8 @@ class OutboxPeopleContract(OutboxSample):
         register()
         app.catch_up()
         (definition,) = app._catalog
-        assert definition.outbox is not None
-        shadow = replace(definition, outbox=replace(definition.outbox, mode="shadow"))
+        assert isinstance(definition.delivery, Outbox)
+        shadow = replace(definition, delivery=replace(definition.delivery, mode="shadow"))
         with pytest.raises(ConfigError, match="is live in the database"):
             register_outbox(app._database, shadow)
 
@@ -206,7 +207,7 @@ class OutboxPeopleContract(OutboxSample):
         assert self.seen(app) == {"a": [1, 2, 4, 5]}
         app.outbox.forget("sums", by="me")
         definition = app._catalog._definitions["sums"]
-        app._catalog._definitions["sums"] = replace(definition, outbox=None)
+        app._catalog._definitions["sums"] = replace(definition, delivery=Log())
         app.journal.append("a", [Counted(6)])
         app.catch_up()
         assert self.seen(app) == {"a": [1, 2, 4, 5, 6]}

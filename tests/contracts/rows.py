@@ -15,6 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from holdfast.errors import Fenced
+from holdfast.model.definition import Fold
 from holdfast.model.row_type import TableSpec
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.transaction import RowChanges
@@ -276,8 +277,8 @@ def _prepared(
 ) -> TableSpec:
     definition = table_definition(row_type, name=name, key_fields=key_fields)
     session.prepare(definition)
-    assert definition.table is not None
-    return definition.table
+    assert isinstance(definition.kind, Fold)
+    return definition.kind.table
 
 
 def _write(session: Session, table: TableSpec, rows: Sequence[Any], *, position: int = 1) -> None:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from holdfast.app import App
-from holdfast.model.definition import Definition, compile_projection
+from holdfast.model.compile_projection import compile_projection
+from holdfast.model.definition import Definition
 from holdfast.model.event import NewEvent
 from holdfast.model.event_types import EventTypes
 from holdfast.model.projection import Projection, TableProjection, on

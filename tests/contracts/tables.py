@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import SchemaError
-from holdfast.model.definition import Definition
+from holdfast.model.definition import Definition, Fold
 from holdfast.model.row_type import TableSpec
 from holdfast.runtime.store.transaction import RowChanges
 from holdfast.sql.database import Database, quote
@@ -183,8 +183,8 @@ class TableContract:
 
 
 def _table(definition: Definition) -> TableSpec:
-    assert definition.table is not None
-    return definition.table
+    assert isinstance(definition.kind, Fold)
+    return definition.kind.table
 
 
 def _write(session: SqlSession, definition: Definition, *values: Any) -> None:

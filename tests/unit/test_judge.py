@@ -24,7 +24,7 @@ from holdfast import (
     Skip,
     on,
 )
-from holdfast.model.definition import compile_projection
+from holdfast.model.compile_projection import compile_projection
 from holdfast.model.event import RawEvent
 from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.failure.recovery import GiveUp, PolicyFailed, Recovery, RetryAfter

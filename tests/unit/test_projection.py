@@ -23,7 +23,8 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.model.definition import compile_projection, snake_case
+from holdfast.model.compile_projection import compile_projection, snake_case
+from holdfast.model.definition import Handle
 from holdfast.model.row_type import TableSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -73,8 +74,7 @@ def test_a_table_projection() -> None:
     assert list(definition.handlers) == ["Credited"]
     assert definition.catch_all is None
     assert (definition.strict, definition.poll) == (False, Poll())
-    assert definition.table is not None
-    assert (definition.table.name, definition.table.row_type) == ("balances", Balance)
+    assert (definition.kind.table.name, definition.kind.table.row_type) == ("balances", Balance)
     assert definition.handles("Credited")
     assert not definition.handles("Other")
     assert definition.handler_of("Other") is None
@@ -84,7 +84,7 @@ def test_a_handler_projection() -> None:
     definition = compiled(Log, name="audit", strict=True, poll=Poll(interval_seconds=2))
     assert (definition.name, definition.strict) == ("audit", True)
     assert definition.poll.interval_seconds == 2
-    assert definition.table is None
+    assert isinstance(definition.kind, Handle)
     assert definition.tables["log"] == "CREATE TABLE log (n integer)"
     assert isinstance(definition.tables["balance"], TableSpec)
     assert definition.handlers == {}
@@ -149,7 +149,7 @@ def test_a_generic_base_names_the_row_type() -> None:
     class Concrete(Base[int]):
         pass
 
-    assert compiled(Concrete).table.row_type is Balance
+    assert compiled(Concrete).kind.table.row_type is Balance
 
 
 def test_marks_add_up() -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.app import App
 from holdfast.errors import ProjectionFaulted
+from holdfast.model.definition import Fold
 from holdfast.model.event import NewEvent, RawEvent
 from holdfast.model.event_types import VERSION_KEY, EventTypes
 from holdfast.model.projection import Projection, TableProjection
@@ -99,9 +100,10 @@ class Given:
                 table: read_table(app, table, declared)
                 for table, declared in definition.tables.items()
             }
-            if definition.table is None:
+            if not isinstance(definition.kind, Fold):
                 return Tables(definition.name, read)
-            return Rows(definition.table, read[definition.table.name])
+            table = definition.kind.table
+            return Rows(table, read[table.name])
 
 
 def _append(app: App, stream: str, event: Any) -> None:

@@ -178,7 +178,7 @@ def _turn(app: App, item: QueueItem) -> str:
 
 def _can_be_rewound(app: App, projection: str) -> bool:
     definitions = [runner.definition for runner in app.supervise().runners]
-    instances = [each.instance for each in definitions if each.name == projection]
+    instances = [each.kind.projection for each in definitions if each.name == projection]
     return any(isinstance(one, Projection) and one.replayable for one in instances)
 
 

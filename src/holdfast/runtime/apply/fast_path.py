@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import takewhile
 from operator import attrgetter
 
+from holdfast.model.definition import Fold
 from holdfast.model.event import RawEvent
 from holdfast.runtime.apply.leadership import Leadership
 from holdfast.runtime.engines.engine import FeedBatch
@@ -47,8 +48,8 @@ class FastPath:
         """Every event comes through here, so it asks nothing that can be known beforehand."""
         stint, batch, events, at = self._stint, self._batch, self._events, self.at
         monotonic, stopping = stint.clock.monotonic, stint.stopping
-        folds = stint.definition.table is not None
-        ledger = None if stint.definition.intake is None else stint.ledger
+        folds = isinstance(stint.definition.kind, Fold)
+        ledger = None if stint.definition.foreign is None else stint.ledger
         count_free = self._count_free()
         looked, few, free_until = monotonic(), 1, 0 if count_free else len(events)
         while at < len(events):

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import assert_never
 
 from holdfast.errors import HoldfastError
+from holdfast.model.definition import Fold
 from holdfast.model.event import RawEvent, kept
 from holdfast.model.foreign_feed import VersionGap
 from holdfast.model.policy import Fatal, Park, Skip
@@ -131,7 +132,7 @@ class Applier:
             stint.transaction() as held,
             stint.engine.batch(stint.checkpoint, held, again=False, singly=singly) as batch,
         ):
-            folds = stint.definition.table is not None and held is None
+            folds = isinstance(stint.definition.kind, Fold) and held is None
             most_seconds = left = FOLD_SECONDS if folds else SLICE_SECONDS
             for events in chunks:
                 # To read may take long, and is no reason to apply less of what was read.
@@ -194,7 +195,7 @@ class Applier:
     def _finish(self, batch: FeedBatch, advance: Advance, entries: Sequence[NewItem]) -> Checkpoint:
         """Writes all that goes with the events; returns the checkpoint behind them."""
         stint = self._stint
-        if not (entries or self._woken or stint.definition.intake):
+        if not (entries or self._woken or stint.definition.foreign):
             return batch.advance(stint.checkpoint, advance)
         with batch.finished() as work:
             checkpoint = work.advance(stint.checkpoint, advance)
@@ -279,7 +280,7 @@ class Applier:
     def _await(self, event: RawEvent, lane: str, gap: VersionGap) -> NewItem:
         """An event that came too early waits in its lane for those before it."""
         self._check_room(event, lane)
-        intake, now = self._stint.definition.intake, self._stint.clock.now()
+        intake, now = self._stint.definition.foreign, self._stint.clock.now()
         assert intake is not None
         record = FailureHistory().after(gap, now)
         until = now + timedelta(seconds=intake.gap_seconds)

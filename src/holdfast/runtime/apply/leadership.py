@@ -71,7 +71,7 @@ class Leadership(Attempts):
             blamed=blamed,
         )
         self.checkpoint, self.lanes, self.stopping = checkpoint, lanes, stopping
-        self.ledger = deduplication_of(definition.intake, session, checkpoint)
+        self.ledger = deduplication_of(definition.foreign, session, checkpoint)
         self._rate = _Rate(clock)
         self._in_vain = 0
         self._hold_until = 0.0
@@ -151,7 +151,7 @@ class Leadership(Attempts):
         self, work: Transaction, dead: Iterable[tuple[str, RawEvent, str | None, FailureHistory]]
     ) -> None:
         """Tells others of events that are dead, where they want to know."""
-        intake = self.definition.intake
+        intake = self.definition.foreign
         if intake is None or intake.letter is None:
             return
         for lane, event, kept, record in dead:

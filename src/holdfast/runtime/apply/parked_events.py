@@ -130,7 +130,7 @@ class Drainer:
         stint = self._stint
         # One more than is tried, to know what follows.
         waiting = stint.session.lane_items(stint.checkpoint, lane, limit + 1)
-        if stint.definition.intake is not None:
+        if stint.definition.foreign is not None:
             waiting = self._as_read_today(lane, waiting, limit)
         now = stint.clock.now()
         stint.ledger.load(item.event for item in waiting)
@@ -143,7 +143,7 @@ class Drainer:
 
     def _patience(self, item: ParkedEvent) -> datetime | None:
         """Until when an event that came too early waits for those before it, if it still does."""
-        intake, now = self._stint.definition.intake, self._stint.clock.now()
+        intake, now = self._stint.definition.foreign, self._stint.clock.now()
         assert intake is not None
         # It counts from when it was found to be early; until then it had waited for another.
         since = item.record.history[-1].at if item.is_early else now
@@ -180,14 +180,14 @@ class Drainer:
 
     def _numbers(self, event: RawEvent) -> tuple[str, int]:
         """By what an event is found in its lane. Where nobody counts, by nothing that changes."""
-        intake = self._stint.definition.intake
+        intake = self._stint.definition.foreign
         assert intake is not None
         is_counted = intake.contiguous and event.type not in intake.unnumbered
         return event.stream, event.version if is_counted else 0
 
     def _read_again(self, item: ParkedEvent) -> ParkedEvent:
         """The item with its event as today's code reads what it came from."""
-        intake = self._stint.definition.intake
+        intake = self._stint.definition.foreign
         if intake is None or item.kept is None:
             return item
         event = intake.decode(item.kept)
@@ -338,7 +338,7 @@ class Drainer:
         if not items:
             return False
         head = items[0].event
-        if self._stint.definition.intake is None:
+        if self._stint.definition.foreign is None:
             return head.position < event.position
         return (head.version, head.position) < (event.version, event.position)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.model.definition import Definition
+from typing import assert_never
+
+from holdfast.model.definition import Definition, Fold, Handle, Publish, SqlRanges
 from holdfast.model.event_types import EventTypes
-from holdfast.model.projection import Publisher
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.engines.fold import TableEngine
 from holdfast.runtime.engines.handlers import HandlerEngine
@@ -17,12 +18,15 @@ from holdfast.runtime.store.session import Session
 def engine_of(
     definition: Definition, types: EventTypes, session: Session, caller: Invoker
 ) -> Engine:
-    table = definition.table
-    if table is not None:
-        return TableEngine(definition, types, session, caller, table)
-    if definition.sets is not None:
-        return SqlEngine(definition, definition.sets, session, caller)
-    handlers = HandlerEngine(definition, types, session, caller)
-    if isinstance(definition.instance, Publisher):
-        return PublishingEngine(definition.instance, session, handlers)
-    return handlers
+    match definition.kind:
+        case Fold(projection, table):
+            return TableEngine(definition, types, session, caller, projection, table)
+        case SqlRanges(_, spec):
+            return SqlEngine(definition, spec, session, caller)
+        case Handle():
+            return HandlerEngine(definition, types, session, caller)
+        case Publish(publisher):
+            handlers = HandlerEngine(definition, types, session, caller)
+            return PublishingEngine(publisher, session, handlers)
+        case _:
+            assert_never(definition.kind)

@@ -40,19 +40,18 @@ class TableEngine:
         types: EventTypes,
         session: Session,
         caller: Invoker,
+        projection: TableProjection[Any],
         table: TableSpec,
     ) -> None:
         self._session, self.table = session, table
         self.calls = Calls(definition, types, session, caller)
         self.cache = RowCache(table)
-        projection = definition.instance
-        assert isinstance(projection, TableProjection)
         self._key = projection.key
         self.by_stream = type(projection).key is TableProjection.key
-        self.order = _order(definition.intake)
-        self.tells = definition.intake is None or definition.intake.contiguous
+        self.order = _order(definition.foreign)
+        self.tells = definition.foreign is None or definition.foreign.contiguous
         """Whether a row can tell that it has seen an event."""
-        self._has_all = definition.intake is None
+        self._has_all = definition.foreign is None
         """Whether each stream comes from its beginning, and from nowhere else."""
         self._began_empty: bool | None = None
         """Whether the table was empty, and only events of the feed were applied since.

@@ -11,7 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from uuid import uuid4
 
-from holdfast.model.definition import Definition
+from holdfast.model.definition import Definition, Outbox
 from holdfast.running import STOP_SECONDS
 from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.outbox.claim_renewal import ClaimRenewer
@@ -47,8 +47,8 @@ class Inline:
         begun: dict[str, tuple[Future[bool], float]] = {}
         now = time.monotonic()
         for definition in definitions:
-            outbox = definition.outbox
-            if outbox is None or outbox.inline_seconds is None:
+            outbox = definition.delivery
+            if not isinstance(outbox, Outbox) or outbox.inline_seconds is None:
                 continue
             events = sum(definition.handles(event_type) for event_type in types)
             if events:

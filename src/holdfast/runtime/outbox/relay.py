@@ -19,7 +19,7 @@ from itertools import count
 from uuid import uuid4
 
 from holdfast.errors import HoldfastError, ProjectionFaulted, ProjectionPaused, StoreUnavailable
-from holdfast.model.definition import Definition
+from holdfast.model.definition import Definition, Outbox
 from holdfast.model.feed_names import MESSAGES
 from holdfast.runtime.engines.engine import StoreFailedAt
 from holdfast.runtime.engines.invoke import Invoker
@@ -71,8 +71,8 @@ class Relay(Worker):
         until: int | None = None,
     ) -> None:
         super().__init__(definition, wiring, until)
-        assert definition.outbox is not None
-        self._outbox = definition.outbox
+        assert isinstance(definition.delivery, Outbox)
+        self._outbox = definition.delivery
         self._open_claims = open_claims
         self._door = threading.Lock()
         self._numbers, self._name = count(1), uuid4().hex

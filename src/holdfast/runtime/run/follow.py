@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from threading import Event as Flag
 
 from holdfast.errors import Fenced, ProjectionPaused, Revised, ShardRequested, StoreUnavailable
+from holdfast.model.definition import Fold
 from holdfast.model.event import RawEvent
 from holdfast.model.lane import UNKNOWN
 from holdfast.runtime.apply.feed_events import Applier
@@ -60,7 +61,7 @@ class Follower:
         self._reader = BatchReader(
             source,
             stop.is_set,
-            folds=stint.definition.table is not None,
+            folds=isinstance(stint.definition.kind, Fold),
             is_careful=suspicion.is_careful,
         )
         self._applier, self._drainer = Applier(stint, source.assure), Drainer(stint)
@@ -182,7 +183,7 @@ class Follower:
         others would wait for, perhaps those who read for us.
         """
         stint = self._stint
-        if stint.definition.table is None or stint.is_holding:
+        if not isinstance(stint.definition.kind, Fold) or stint.is_holding:
             return False
         return not (self._reader.is_narrow or self._suspicion.has_any)
 

@@ -26,7 +26,7 @@ from holdfast.errors import (
     ShardRequested,
     StoreUnavailable,
 )
-from holdfast.model.definition import Definition
+from holdfast.model.definition import Definition, Fold
 from holdfast.model.event import RawEvent
 from holdfast.model.failure import ProcessDied
 from holdfast.runtime.apply.leadership import Leadership, read_lanes
@@ -166,7 +166,7 @@ class Runner(Worker):
         idle = head <= checkpoint.position and not session.closed_lanes(checkpoint)
         ended_well = idle or lease.was_given_back
         self._checkpoint = session.take_over(checkpoint, resumed=resumed, ended_well=ended_well)
-        self._suspicion.begin(self._checkpoint, folds=self.definition.table is not None)
+        self._suspicion.begin(self._checkpoint, folds=isinstance(self.definition.kind, Fold))
         return self._checkpoint
 
     def _rest(self, wait: RetryAfter, lease: Lease) -> None:

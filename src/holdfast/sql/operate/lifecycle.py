@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from holdfast.errors import ConfigError, HoldfastError
-from holdfast.model.definition import Definition
-from holdfast.model.feed_names import JOURNAL, shard_feeds
-from holdfast.model.projection import TableProjection
+from holdfast.model.definition import Definition, Fold, Log, Outbox
+from holdfast.model.feed_names import shard_feeds
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.outbox.registration import add_types, show
@@ -36,7 +35,7 @@ def reset(database: Database, definition: Definition, change: ChangedBy | None =
             connection.run("lock_all_lanes", whose)
             connection.run("count_lanes", whose)
             connection.run("open_empty_lanes", whose)
-            if definition.outbox is None:
+            if not isinstance(definition.delivery, Outbox):
                 connection.run("forget_outbox_types", name)
                 connection.run("forget_outbox", name)
             else:
@@ -85,7 +84,7 @@ def read_positions(
     name = {"projection": definition.name}
     with database.reading() as connection:
         # In this order: where shards change in between, one of the new ones is missed.
-        is_journals = definition.outbox is None and definition.feed == JOURNAL
+        is_journals = isinstance(definition.delivery, Log)
         layouts = connection.run("read_layout", name) if is_journals else []
         rows = connection.run("checkpoints_of", name)
     shards = layouts[0][0] if layouts else definition.shards
@@ -136,7 +135,7 @@ def forward(
 ) -> None:
     """Goes on from a later position of a feed that others write; what is between is lost."""
     name = definition.name
-    if definition.intake is None:
+    if definition.foreign is None:
         raise ConfigError(
             f"projection {name!r} can't be taken forward: nothing of the journal is ever missing. "
             "To go on without an event, park and resolve it: holdfast queue add"
@@ -162,23 +161,23 @@ def rewind(database: Database, definition: Definition, to: int | None, change: C
     Raises where events that are applied again would leave other rows than before.
     """
     name = definition.name
-    if definition.outbox is not None:
+    if isinstance(definition.delivery, Outbox):
         raise ConfigError(
             f"projection {name!r} can't be rewound: its events come from the queue, each of them "
             f"once. holdfast reset {name} delivers all of them again"
         )
-    if definition.intake is not None:
+    if definition.foreign is not None:
         raise ConfigError(
             f"projection {name!r} can't be rewound: it knows which events it has seen, so going "
             f"back would change nothing. holdfast reset {name} builds it again"
         )
-    if isinstance(definition.instance, TableProjection):
+    if isinstance(definition.kind, Fold):
         raise ConfigError(
             f"projection {name!r} can't be rewound: each of its rows remembers the last event it "
             "has seen, so going back would change nothing, and a skipped event can't be put in "
             f"before later ones. holdfast reset {name} builds it again from the first event"
         )
-    if not definition.instance.replayable:
+    if not definition.kind.projection.replayable:
         raise ConfigError(
             f"projection {name!r} can't be rewound: its handlers would see events again and may "
             "write them twice. If they write the same rows every time, say so with "

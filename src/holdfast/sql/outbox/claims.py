@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.errors import ProjectionFaulted
-from holdfast.model.definition import Definition
+from holdfast.model.definition import Definition, Outbox
 from holdfast.model.event import RawEvent
 from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, OutboxState, RelayStats
 from holdfast.runtime.store.clock import Clock
@@ -42,11 +42,11 @@ class SqlClaims:
     """The claims of one thread."""
 
     def __init__(self, session: SqlSession, definition: Definition, *, clock: Clock) -> None:
-        assert definition.outbox is not None
+        assert isinstance(definition.delivery, Outbox)
         self.session, self._clock = session, clock
         self._database: Database = session.database
         self._whose = {"projection": definition.name, "feed": definition.feed}
-        self._keep_seconds = definition.outbox.keep_seconds
+        self._keep_seconds = definition.delivery.keep_seconds
 
     @property
     def _connection(self) -> Connection:

@@ -12,7 +12,7 @@ queue once.
 from __future__ import annotations
 
 from holdfast.errors import ConfigError, LayoutChanged
-from holdfast.model.definition import Definition, Mode
+from holdfast.model.definition import Definition, Mode, Outbox
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.model.projection import CATCH_ALL
 from holdfast.sql.database import Connection, Database
@@ -28,8 +28,8 @@ def register(database: Database, definition: Definition) -> None:
     for processes with older or newer code may be about: what is not handled is passed over. A reset
     makes them those of the code.
     """
-    assert definition.outbox is not None
-    mode = definition.outbox.mode
+    assert isinstance(definition.delivery, Outbox)
+    mode = definition.delivery.mode
     whose = {"projection": definition.name, "feed": definition.feed}
     types = _types(definition)
     with database.reading() as connection:
@@ -54,7 +54,7 @@ def register(database: Database, definition: Definition) -> None:
             # Whoever has led it by the log is fenced, and what was parked is counted.
             connection.run("begin_relay", whose)
             connection.run("count_lanes", whose)
-        if is_new and definition.outbox.start == "now":
+        if is_new and definition.delivery.start == "now":
             end = database.settled_end(connection)
             connection.run("move_backfill", {**whose, "after": 0, "through": end})
         add_types(connection, definition)

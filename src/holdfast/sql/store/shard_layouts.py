@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.errors import ConfigError, LayoutChanged, StoreConflict
-from holdfast.model.definition import Definition
+from holdfast.model.definition import Definition, Log
 from holdfast.model.feed_names import (
     JOURNAL,
     is_journal,
@@ -140,7 +140,7 @@ def reset_layout(connection: Connection, definition: Definition) -> None:
 
 def feeds_of(connection: Connection, definition: Definition) -> list[str]:
     """The feeds on which a projection runs, or would."""
-    if definition.outbox is not None or not is_journal(definition.feed):
+    if not isinstance(definition.delivery, Log):
         return [definition.feed]
     name = {"projection": definition.name}
     connection.run("begin_layout", {**name, "shards": definition.shards})
