@@ -16,7 +16,6 @@ from holdfast.model.event import Event, NewEvent
 from holdfast.model.failure import Failure
 from holdfast.model.policy import Breaker, Decision, Park, Policy, Retry, RetryBudget, Skip
 from holdfast.model.projection import Projection, TableProjection, Tx, on
-from holdfast.runtime.engines import handlers as handling
 from holdfast.runtime.run import runner
 from holdfast.runtime.signals import (
     BreakerOpened,
@@ -108,7 +107,6 @@ class PolicyContract(FailingSums):
     def test_a_statement_that_takes_too_long(
         self, app: App, monkeypatch: pytest.MonkeyPatch, way: str
     ) -> None:
-        monkeypatch.setattr(handling, "CARE_EVENTS", 0)
         endless = self.endless
 
         @app.projection(policy=Policy(on_error=Park(), backoff=Backoff(timeout_seconds=0.2)))

@@ -21,7 +21,7 @@ CHAIN = "CREATE TABLE chain (value text)"
 class WritingContract(WritingFailingContract):
     """Part of the contract about handlers."""
 
-    def test_everything_comes_in_order(self, app: App, care: None) -> None:
+    def test_everything_comes_in_order(self, app: App, groups: None) -> None:
         p = self.placeholder
         add = f"UPDATE chain SET value = value || CAST({p} AS text) || ' '"
 
@@ -53,7 +53,7 @@ class WritingContract(WritingFailingContract):
         ]
 
     @pytest.mark.parametrize("way", ["fetch", "connection", "thread", "await"])
-    def test_whoever_looks_sees_what_is_written(self, app: App, care: None, way: str) -> None:
+    def test_whoever_looks_sees_what_is_written(self, app: App, groups: None, way: str) -> None:
         count = "SELECT count(*) FROM written"
         insert = f"INSERT INTO written VALUES ({self.placeholder}, 'x')"
         seen: list[int] = []

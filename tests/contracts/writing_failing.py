@@ -90,7 +90,7 @@ class WritingFailingContract(WritingSample):
 
     @pytest.mark.parametrize("swallows", [True, False])
     def test_who_finds_another_events_error_is_not_blamed(
-        self, app: App, care: None, swallows: bool
+        self, app: App, groups: None, swallows: bool
     ) -> None:
         """Not even if it swallows the error, or fails because of it."""
         insert = f"INSERT INTO written VALUES ({self.placeholder}, {self.placeholder})"

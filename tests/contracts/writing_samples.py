@@ -11,7 +11,7 @@ from holdfast.app import App
 from holdfast.model.event import Event
 from holdfast.model.policy import Policy
 from holdfast.model.projection import Projection, Tx, on
-from holdfast.runtime.engines import handlers as handling
+from holdfast.runtime.engines import handlers
 from tests.contracts.samples import Counted, fetch
 
 EVENTS = 300
@@ -29,12 +29,10 @@ class WritingSample:
     def app(self) -> App:
         raise NotImplementedError
 
-    @pytest.fixture(params=[(20, 100), (0, 1000)], ids=["with care", "without care"])
-    def care(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without, not even the second event of a batch is waited for."""
-        care, unsure = request.param
-        monkeypatch.setattr(handling, "CARE_EVENTS", care)
-        monkeypatch.setattr(handling, "LARGEST_UNSURE", unsure)
+    @pytest.fixture(params=[7, handlers.LARGEST_GROUP], ids=["small groups", "large groups"])
+    def groups(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Groups of events whose statements are waited for together."""
+        monkeypatch.setattr(handlers, "LARGEST_GROUP", request.param)
 
     @pytest.fixture
     def bad(self) -> set[int]:
@@ -47,7 +45,9 @@ class WritingSample:
         return []
 
     @pytest.fixture
-    def register(self, app: App, bad: set[int], told: list[int], care: None) -> Callable[..., None]:
+    def register(
+        self, app: App, bad: set[int], told: list[int], groups: None
+    ) -> Callable[..., None]:
         """Registers a projection that writes a row an event, after what `first` does."""
         insert = f"INSERT INTO written VALUES ({self.placeholder}, {self.placeholder})"
 

@@ -20,7 +20,6 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.runtime.engines import handlers as handling
 from holdfast.runtime.signals import PollFailed, Signal
 from tests.contracts.samples import WAIT_SECONDS, Counted, fetch
 from tests.integration.databases import EMPTY
@@ -38,7 +37,6 @@ Handle = Callable[[int, Tx], None]
 
 @pytest.fixture
 def app(shared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
-    monkeypatch.setattr(handling, "CARE_EVENTS", 0)
     with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
         connection.execute(EMPTY)
     with App(shared_postgres_url) as app:
@@ -142,7 +140,6 @@ def test_statements_that_were_never_prepared_are_not_taken_for_prepared(
     app: App, monkeypatch: pytest.MonkeyPatch, second: int, own: bool
 ) -> None:
     """psycopg prepares a statement at its sixth use, which may be behind one that fails."""
-    monkeypatch.setattr(handling, "CARE_EVENTS", 1000)
     sick = {1, second}
 
     def handle(n: int, tx: Tx) -> None:
@@ -293,12 +290,8 @@ def test_many_threads_in_one_handler(app: App) -> None:
     assert fetch(app, "SELECT count(*) FROM written") == [(3 * 81,)]
 
 
-@pytest.mark.parametrize("care", [0, 20])
 @pytest.mark.parametrize("at", [0, 1, 40, 150])
-def test_an_event_that_always_loses_the_connection_is_blamed(
-    app: App, monkeypatch: pytest.MonkeyPatch, at: int, care: int
-) -> None:
-    monkeypatch.setattr(handling, "CARE_EVENTS", care)
+def test_an_event_that_always_loses_the_connection_is_blamed(app: App, at: int) -> None:
 
     def handle(n: int, tx: Tx) -> None:
         if n == at:
@@ -309,8 +302,7 @@ def test_an_event_that_always_loses_the_connection_is_blamed(
     losses: list[Signal] = []
     app.listen(lambda signal: losses.append(signal) if isinstance(signal, PollFailed) else None)
     app.catch_up(timeout_seconds=60)
-    if care:
-        assert len(losses) < 20  # It is found by the care that a session begins with.
+    assert len(losses) < 20  # The session after a loss waits for each event.
     assert set(failed(app)) == {at}
     assert written(app) == [n for n in range(200) if n != at]
 

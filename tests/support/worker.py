@@ -8,7 +8,6 @@ import os
 import threading
 
 from holdfast import Backoff, Poll
-from holdfast.runtime.engines import handlers as handling
 from holdfast.runtime.run import batch_reader as reading
 from holdfast.runtime.signals import Signal
 from tests.support.speech import die_with_parent as die_with_parent
@@ -37,8 +36,6 @@ if URL in os.environ:
     threading.Thread(target=die_with_parent, daemon=True).start()
     if BATCH_EVENTS in os.environ:
         reading.BATCH_EVENTS = reading.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
-    if WRITES in os.environ:
-        handling.CARE_EVENTS = 0
     app = build_app(
         os.environ[URL],
         writes=WRITES in os.environ,

@@ -32,15 +32,13 @@ class Frozen:
 Handle = Callable[[Any, Any], Any]
 
 
-def fold(
-    handle: Handle, row: Any, *, is_new: bool = False, check: Callable[[Any], None] | None = None
-) -> Any:
+def fold(handle: Handle, row: Any, *, is_new: bool = False) -> Any:
     """The row that a handler leaves; what it returns is that row, and "delete" deletes it."""
 
     def given(row: Any, result: Any) -> Any:
         return None if result == "delete" else result
 
-    return spec(type(row)).fold(row, is_new, handle, "event", given, check)
+    return spec(type(row)).fold(row, is_new, handle, "event", given)
 
 
 def spec(row_type: type) -> TableSpec:
@@ -169,17 +167,6 @@ def test_a_stack_trace_shows_the_code() -> None:
     with pytest.raises(KeyError) as caught:
         fold(refuse, account())
     assert "result = handler(row, event)" in "".join(traceback.format_exception(caught.value))
-
-
-def test_what_a_last_look_refuses_is_undone() -> None:
-    def refuse(row: Account) -> None:
-        assert row.amount == 6
-        raise ValueError("no")
-
-    row = account()
-    with pytest.raises(ValueError, match="no"):
-        fold(lambda row, _: setattr(row, "amount", 6), row, check=refuse)
-    assert row == account()
 
 
 def test_interruptions_are_undone_as_well() -> None:

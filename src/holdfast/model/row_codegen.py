@@ -34,14 +34,13 @@ class Fold(Protocol):
         is_new: bool,
         handler: Callable[[Any, Any], Any],
         event: Any,
-        given: Callable[[Any, Any], Any],
-        check: Callable[[Any], None] | None = None,
+        result_of: Callable[[Any, Any], Any],
         /,
     ) -> Any:
         """Of a row that `is_new`, everything is checked, and nothing is put back.
 
-        `given` says which row is left, None for its deletion, by the row and what the handler has
-        returned, if that is not None. `check` is a last look at the row that is left.
+        `result_of` says which row is left, None for its deletion, by the row and by what the
+        handler returned, if that is not None.
         """
 
 
@@ -84,14 +83,13 @@ def make_fold(table: str, columns: Sequence[Column], key: Sequence[str]) -> Fold
             f"    if after is not value: put(left, {name!r}, after)",
         ]
     lines = [
-        "def fold(row, is_new, handler, event, given, check=None, /):",
+        "def fold(row, is_new, handler, event, result_of, /):",
         *_indented(1, kept),
         "    try:",
         "        result = handler(row, event)",
-        "        left = row if result is None else given(row, result)",
+        "        left = row if result is None else result_of(row, result)",
         "        if left is not None:",
         *_indented(3, settled),
-        "            if check is not None: check(left)",
         "    except BaseException:",
         "        if not is_new:",
         *_indented(3, undone),

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from holdfast.errors import HoldfastError, StoreUnavailable, TransactionEnded
 from holdfast.model.event import RawEvent
-from holdfast.model.projection import Tx
 from holdfast.model.row_type import Column, Key, TableSpec
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
@@ -37,7 +36,7 @@ class Connection(Protocol):
     """One connection. Errors of an absent or unwilling database become StoreUnavailable."""
 
     @property
-    def tx(self) -> Tx:
+    def tx(self) -> HandlerTx:
         """What handlers get: the driver's own errors pass through it."""
 
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:

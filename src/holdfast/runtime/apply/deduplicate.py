@@ -63,6 +63,12 @@ class Deduplication(Protocol):
     def passed(self, event: RawEvent) -> None:
         """The event is about to be applied, or skipped."""
 
+    def begin_run(self) -> None:
+        """A run of `plain` begins, of which `unpass` may take back the end."""
+
+    def unpass(self, failed: RawEvent) -> None:
+        """An event of the run has failed: it has not passed, and no event behind it has."""
+
     def write(self, work: Transaction, checkpoint: Checkpoint) -> None:
         """Writes what has passed, in the transaction; raises Revised if others came between."""
 
@@ -112,6 +118,10 @@ class TrustedOrder:
 
     def passed(self, event: RawEvent) -> None: ...
 
+    def begin_run(self) -> None: ...
+
+    def unpass(self, failed: RawEvent) -> None: ...
+
     def write(self, work: Transaction, checkpoint: Checkpoint) -> None: ...
 
     def commit(self) -> None: ...
@@ -131,6 +141,7 @@ class VersionTracker:
         self._intake, self._session, self._checkpoint = intake, session, checkpoint
         self._known: dict[str, int] = {}
         self._begun: dict[str, int] = {}
+        self._run: list[RawEvent] = []
         self._waiting: dict[str, tuple[float, int]] = {}
 
     def load(self, events: Iterable[RawEvent]) -> Collection[str]:
@@ -166,6 +177,7 @@ class VersionTracker:
                 break
             yield event
             begun[stream] = version
+            self._run.append(event)
             count += 1
         return count
 
@@ -216,6 +228,16 @@ class VersionTracker:
         if event.type not in self._intake.unnumbered:
             self._begun[event.stream] = event.version
 
+    def begin_run(self) -> None:
+        self._run.clear()
+
+    def unpass(self, failed: RawEvent) -> None:
+        while self._run and self._run[-1].position >= failed.position:
+            event = self._run.pop()
+            self._begun[event.stream] = event.version - 1
+            if self._begun[event.stream] == self._known[event.stream]:
+                del self._begun[event.stream]
+
     def write(self, work: Transaction, checkpoint: Checkpoint) -> None:
         if self._begun:
             # In order: neighbours are quicker to write together.
@@ -262,6 +284,7 @@ class SeenIds:
         self._intake, self._session, self._checkpoint = intake, session, checkpoint
         self._seen: set[UUID] = set()
         self._begun: dict[UUID, int] = {}
+        self._run: list[RawEvent] = []
 
     def load(self, events: Iterable[RawEvent]) -> Collection[str]:
         self._seen = set(self._session.seen_ids(self._checkpoint, [e.id for e in events]))
@@ -277,6 +300,7 @@ class SeenIds:
                 break
             yield event
             self.passed(event)
+            self._run.append(event)
             count += 1
         return count
 
@@ -294,6 +318,13 @@ class SeenIds:
 
     def passed(self, event: RawEvent) -> None:
         self._begun[event.id] = event.position
+
+    def begin_run(self) -> None:
+        self._run.clear()
+
+    def unpass(self, failed: RawEvent) -> None:
+        while self._run and self._run[-1].position >= failed.position:
+            del self._begun[self._run.pop().id]
 
     def write(self, work: Transaction, checkpoint: Checkpoint) -> None:
         if self._begun:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from holdfast.model.definition import Fold
 from holdfast.model.event import RawEvent
 from holdfast.runtime.apply.leadership import Leadership
-from holdfast.runtime.engines.engine import FeedBatch
+from holdfast.runtime.engines.engine import Batch
 
 QUICK_EVENTS = 8
 QUICK_SECONDS = 0.001
@@ -32,7 +32,7 @@ class FastPath:
     def __init__(
         self,
         stint: Leadership,
-        batch: FeedBatch,
+        batch: Batch,
         events: Sequence[RawEvent],
         *,
         at: int,
@@ -50,6 +50,7 @@ class FastPath:
         monotonic, stopping = stint.clock.monotonic, stint.stopping
         folds = isinstance(stint.definition.kind, Fold)
         ledger = None if stint.definition.foreign is None else stint.ledger
+        stint.ledger.begin_run()
         count_free = self._count_free()
         looked, few, free_until = monotonic(), 1, 0 if count_free else len(events)
         while at < len(events):

@@ -24,7 +24,6 @@ from holdfast.runtime.engines.engine import (
     BatchLost,
     BatchRefused,
     EventFailed,
-    FeedBatch,
     Unrepeatable,
 )
 from holdfast.runtime.failure.attempts import Blocked
@@ -54,15 +53,17 @@ class Applier:
         self._woken: set[str] = set()
         """Lanes whose heads had come too early, and may have their turn now."""
 
-    def apply(self, events: Sequence[RawEvent]) -> int:
+    def apply(self, events: Sequence[RawEvent], *, singly: bool = False) -> int:
         """Applies and commits events in order; returns how many (fewer only when stopping).
 
         Raises Blocked at an event that must be tried again later, or stops the projection.
         """
         done, size = 0, len(events)
+        self._is_wary = self._is_wary or singly
         while done < len(events) and not (done and self._stint.stopping()):
             part = events[done : done + size]
             applied = self._apply(part)
+            self._is_wary = singly
             done += applied
             # Where one event is refused there may be more: they are looked for among fewer.
             size = 2 * (len(part) if applied == len(part) else max(applied, 1))
@@ -130,7 +131,7 @@ class Applier:
         self._known, self._woken = 0, set()
         with (
             stint.transaction() as held,
-            stint.engine.batch(stint.checkpoint, held, again=False, singly=singly) as batch,
+            stint.engine.batch(stint.checkpoint, held, from_queue=False, singly=singly) as batch,
         ):
             folds = isinstance(stint.definition.kind, Fold) and held is None
             most_seconds = left = FOLD_SECONDS if folds else SLICE_SECONDS
@@ -160,7 +161,7 @@ class Applier:
             raise made.halted
         return made.events
 
-    def _take(self, batch: FeedBatch, events: Sequence[RawEvent], made: _Made) -> bool:
+    def _take(self, batch: Batch, events: Sequence[RawEvent], made: _Made) -> bool:
         """Applies events, in the transaction; returns whether more can be."""
         stint, done = self._stint, 0
         while done < len(events):
@@ -192,7 +193,7 @@ class Applier:
             made.recorded += stint.judge.recorded(events[:done])
         return done == len(events) and not self._is_over(batch, made.until)
 
-    def _finish(self, batch: FeedBatch, advance: Advance, entries: Sequence[NewItem]) -> Checkpoint:
+    def _finish(self, batch: Batch, advance: Advance, entries: Sequence[NewItem]) -> Checkpoint:
         """Writes all that goes with the events; returns the checkpoint behind them."""
         stint = self._stint
         if not (entries or self._woken or stint.definition.foreign):
@@ -213,7 +214,7 @@ class Applier:
         return checkpoint
 
     def _plain(
-        self, batch: FeedBatch, events: Sequence[RawEvent], start: int, until: float
+        self, batch: Batch, events: Sequence[RawEvent], start: int, until: float
     ) -> tuple[int, EventFailed | None]:
         """Applies events from `start` on, up to the first with which something is the matter.
 
@@ -224,10 +225,12 @@ class Applier:
         if ran.has_applied:
             self._stint.judge.succeeded()
         if ran.failed is not None:
-            return _index(events, ran.failed.event, plain.at), ran.failed
+            at = _index(events, ran.failed.event, start)
+            self._stint.ledger.unpass(ran.failed.event)
+            return at, ran.failed
         return plain.at, None
 
-    def _is_over(self, batch: FeedBatch, until: float) -> bool:
+    def _is_over(self, batch: Batch, until: float) -> bool:
         stint = self._stint
         return batch.is_full or stint.stopping() or stint.clock.monotonic() >= until
 

@@ -224,7 +224,9 @@ class Drainer:
             self._tried = part
             result = _Result(part)
             stint.expect(part.events)
-            with stint.engine.batch(stint.checkpoint, held, again=True, singly=singly) as batch:
+            with stint.engine.batch(
+                stint.checkpoint, held, from_queue=True, singly=singly
+            ) as batch:
                 batch.expect(part.events)
                 for item in part.due:
                     self._try(batch, item, result, refused)

@@ -1,17 +1,15 @@
-"""What applies events inside a transaction, and who is to blame when one fails."""
+"""What applies events of one kind of projection, and who is to blame when one fails."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from holdfast.errors import Fenced, Revised, StoreUnavailable, TransactionEnded
-from holdfast.model.definition import Definition, lane_of
 from holdfast.model.event import RawEvent
-from holdfast.model.event_types import EventTypes
-from holdfast.runtime.engines.invoke import Function, Invoker
+from holdfast.runtime.engines.invoke import Function
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.faults import text_of
 from holdfast.runtime.store.session import Session
@@ -19,7 +17,7 @@ from holdfast.runtime.store.transaction import Transaction
 
 
 class AtEvent(Exception):
-    """Something happened at an event, whose payload is not for messages."""
+    """Something happened at an event, whose payload stays out of messages."""
 
     def __init__(self, event: RawEvent, error: BaseException) -> None:
         super().__init__(event.position)
@@ -35,65 +33,65 @@ class EventFailed(AtEvent):
 
 
 class StoreFailedAt(AtEvent):
-    """The store failed in an event's handler: whose fault it is shows when it happens again."""
+    """The store failed in an event's handler. Whether the event is to blame shows later."""
 
     error: StoreUnavailable
 
 
 class BatchRefused(Exception):
-    """What the events together left in the rows can't be stored; one of them is to blame."""
+    """The events together can't be stored; one of them is to blame."""
 
 
 class BatchLost(AtEvent):
-    """An event failed and took the whole transaction with it; nothing of the batch is in."""
+    """An event failed and took the whole transaction with it."""
 
 
 class Unrepeatable(Exception):
-    """An event failed that had been applied before, when it was done again for another's sake."""
+    """An event failed that was applied before, when it was applied again for another's sake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a run of events has ended: whether any had a handler, and the failure of the last."""
+    """How a run of events ended: whether any had a handler, and the failure of the last."""
 
     has_applied: bool
     failed: EventFailed | None = None
 
 
-class Batch(Protocol):
-    """Events being applied. Leaving its block without an error commits them."""
+class Applies(Protocol):
+    """Applies single events in one transaction. Leaving its block without an error commits it."""
 
     def lane_of(self, event: RawEvent) -> str:
-        """The lane whose order the event belongs to."""
+        """The lane whose order an event belongs to."""
 
     def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
-        """Applies one event, by its handler or by `instead`; False if there is nothing to do.
+        """Applies one event, by its handler or by `instead`; False if it has no handler.
 
-        Raises EventFailed with no trace of the event left: the batch can go on.
+        Raises EventFailed, with nothing of the event left: the transaction can go on.
         """
 
     def finished(self) -> AbstractContextManager[Transaction]:
         """The open transaction, with all rows written, for what goes with them."""
 
 
-class FeedBatch(Batch, Protocol):
-    """Events of a feed being applied, under its checkpoint."""
+class Batch(Applies, Protocol):
+    """Applies many events in one transaction."""
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to commit, for the sake of memory."""
+        """Whether memory asks for a commit."""
 
     def expect(self, events: Sequence[RawEvent]) -> None:
-        """These come next, and only these are applied before it is called again."""
+        """Announces the next events; only these are applied before the next call."""
 
     def run(self, events: Iterable[RawEvent]) -> Ran:
         """Applies events in order, up to the first that fails.
 
-        The next one is taken when the one before it is applied.
+        An event is taken from `events` after the one before it was applied.
         """
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
-        """Finishes, with the checkpoint moved on, where nothing else goes with the rows."""
+        """Writes all rows and moves the checkpoint on, where nothing else goes with them."""
 
 
 class Engine(Protocol):
@@ -102,28 +100,28 @@ class Engine(Protocol):
     def batch(
         self,
         checkpoint: Checkpoint | None,
-        work: Transaction | None,
+        transaction: Transaction | None,
         *,
-        again: bool,
+        from_queue: bool,
         singly: bool,
-    ) -> AbstractContextManager[FeedBatch]:
-        """Events to be applied in one transaction: `work`, or one of its own under a checkpoint.
+    ) -> AbstractContextManager[Batch]:
+        """Events to be applied in `transaction`, or in one of its own under a checkpoint.
 
-        `again`: they come from the queue, which knows that they are not applied. `singly`: every
-        event is undone, and its values are checked, by itself, whatever that costs.
+        `from_queue`: the queue knows that they are not applied. `singly`: each event is known to
+        be done before the next one begins, at any cost.
         """
 
     def committed(self) -> Sequence[Function]:
-        """The transaction is in. Returns what was to be called then."""
+        """The transaction is committed. Returns what is to be called now."""
 
     def forget(self) -> None:
-        """The transaction is not in: drop whatever was kept from it."""
+        """The transaction is not committed: drops what was kept from it."""
 
     def drop(self, streams: Iterable[str]) -> None:
-        """Drops what is kept of streams that others may have changed."""
+        """Drops what is kept of streams that other runners may have changed."""
 
 
-def run_singly(apply: Callable[[RawEvent], bool], events: Iterable[RawEvent]) -> Ran:
+def run_each(apply: Callable[[RawEvent], bool], events: Iterable[RawEvent]) -> Ran:
     """Runs events where each is applied by itself."""
     has_applied = False
     try:
@@ -134,34 +132,22 @@ def run_singly(apply: Callable[[RawEvent], bool], events: Iterable[RawEvent]) ->
     return Ran(has_applied)
 
 
-class Calls:
-    """Calls one projection's handlers, and says who is to blame when one fails."""
+def blame(session: Session, event: RawEvent, error: BaseException) -> Exception:
+    """What a handler's exception means: the event's failure, or the store's."""
+    if isinstance(error, Fenced | Revised | TransactionEnded):
+        return error
+    unavailable = session.unavailable(error)
+    if unavailable is None:
+        return EventFailed(event, error)
+    return StoreFailedAt(event, unavailable)
 
-    def __init__(
-        self, definition: Definition, types: EventTypes, session: Session, caller: Invoker
-    ) -> None:
-        self.definition, self.types, self.session = definition, types, session
-        self._caller = caller
-        self.settle = caller.settle
-        self.is_limited = definition.has_time_limits
 
-    def call(self, event_type: str, handler: Function, *args: Any) -> Any:
-        if self.is_limited:
-            seconds = self.definition.policy_of(event_type).backoff.timeout_seconds
-            if seconds is not None:
-                interrupt = self.session.interrupt
-                return self._caller.call_within(seconds, interrupt, handler, *args)
-        return self._caller.call(handler, *args)
-
-    def lane_of(self, event: RawEvent) -> str:
-        """The lane of an event that has not been decoded."""
-        return lane_of(self.definition, self.types, event)
-
-    def blamed(self, event: RawEvent, error: BaseException) -> Exception:
-        """What a handler's exception means: the event's failure, or the store's."""
-        if isinstance(error, Fenced | Revised | TransactionEnded):
-            return error
-        unavailable = self.session.unavailable(error)
-        if unavailable is None:
-            return EventFailed(event, error)
-        return StoreFailedAt(event, unavailable)
+def refusal(session: Session, error: Exception) -> BaseException | None:
+    """Why the store refused a whole batch for one of its events; None: for another reason."""
+    match error:
+        case BatchLost():
+            return error.error
+        case BatchRefused() | Unrepeatable():
+            return error.__cause__ or error
+        case _:
+            return error if session.refused(error) else None

@@ -16,17 +16,17 @@ from holdfast.runtime.store.session import Session
 
 
 def engine_of(
-    definition: Definition, types: EventTypes, session: Session, caller: Invoker
+    definition: Definition, types: EventTypes, session: Session, invoker: Invoker
 ) -> Engine:
     match definition.kind:
         case Fold(projection, table):
-            return TableEngine(definition, types, session, caller, projection, table)
+            return TableEngine(definition, types, session, invoker, projection, table)
         case SqlRanges(_, spec):
-            return SqlEngine(definition, spec, session, caller)
+            return SqlEngine(definition, spec, session, invoker)
         case Handle():
-            return HandlerEngine(definition, types, session, caller)
+            return HandlerEngine(definition, types, session, invoker)
         case Publish(publisher):
-            handlers = HandlerEngine(definition, types, session, caller)
+            handlers = HandlerEngine(definition, types, session, invoker)
             return PublishingEngine(publisher, session, handlers)
         case _:
             assert_never(definition.kind)

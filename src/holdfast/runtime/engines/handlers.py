@@ -1,80 +1,74 @@
 """Handlers that run inside the transaction.
 
-An event that fails must leave no trace, and a savepoint for every event would cost too much. So
-events are done in groups: one savepoint for a group, and when an event fails, those of its group
-that had succeeded are done again. Groups shrink when events fail, and grow while they don't.
+A failed event must leave no trace, and a savepoint for each event would cost too much. So events
+run in groups with one savepoint each. When an event of a group fails, the group is undone, and the
+events before it run again. Groups shrink when events fail, and grow while they don't.
 
-What handlers only write is not waited for before the next event, but once for the whole group. If
-it has failed, it is not known whose it was: the batch is done again, with care for a while, which
-is to wait for each event's.
+What handlers write with `tx.write` is not waited for before the end of the group. If it fails then,
+the culprit is unknown: the group runs again event by event, with a savepoint for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from inspect import isawaitable
+from typing import Any
 
-from holdfast.errors import RolledBack, StoreUnavailable
-from holdfast.model.definition import Definition
+from holdfast.errors import RolledBack, StoreUnavailable, TransactionEnded
+from holdfast.model.definition import Definition, lane_of
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
 from holdfast.runtime.engines.engine import (
     BatchLost,
-    Calls,
     EventFailed,
     Ran,
     StoreFailedAt,
     Unrepeatable,
-    run_singly,
+    blame,
 )
 from holdfast.runtime.engines.invoke import Function, Invoker
-from holdfast.runtime.engines.lone import LoneBatch
-from holdfast.runtime.engines.opening import LazyTransaction
-from holdfast.runtime.engines.scoped_tx import ScopedTx, flushed
+from holdfast.runtime.engines.lazy_transaction import LazyTransaction
+from holdfast.runtime.engines.scoped_tx import ScopedTx
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.session import Session
-from holdfast.runtime.store.transaction import HandlerTx, Transaction
+from holdfast.runtime.store.transaction import Transaction
 
 LARGEST_GROUP = 128
-"""Events that may have to be done again for the sake of one."""
-
-LARGEST_UNSURE = 1_024
-"""Events that may be done again, with care, because something that they have written has failed."""
-
-CARE_EVENTS = 2 * LARGEST_GROUP
-"""So many events in a row at least must have gone well with care before it ends."""
+"""Maximum of events that run again for the sake of one that failed."""
 
 
 class HandlerEngine:
     """Calls handlers inside the transaction."""
 
     def __init__(
-        self, definition: Definition, types: EventTypes, session: Session, caller: Invoker
+        self, definition: Definition, types: EventTypes, session: Session, invoker: Invoker
     ) -> None:
         self._session = session
-        self.calls = Calls(definition, types, session, caller)
-        self._care = Care()
+        self.calls = HandlerCalls(definition, types, session, invoker)
         self._callbacks: Sequence[Function] = ()
 
     @contextmanager
     def batch(
         self,
         checkpoint: Checkpoint | None,
-        work: Transaction | None,
+        transaction: Transaction | None,
         *,
-        again: bool,  # noqa: ARG002
+        from_queue: bool,  # noqa: ARG002
         singly: bool,
     ) -> Iterator[HandlerBatch]:
-        with LazyTransaction(self._session, checkpoint, work) as opening:
-            yield HandlerBatch(self.calls, opening, care=self._care, singly=singly)
-        self._callbacks = opening.callbacks
+        with LazyTransaction(
+            self._session, checkpoint=checkpoint, transaction=transaction, with_savepoint=True
+        ) as lazy:
+            yield HandlerBatch(self.calls, lazy, singly=singly)
+        self._callbacks = lazy.callbacks
 
     @contextmanager
-    def lone(self) -> Iterator[LoneBatch]:
-        """One event, in a transaction that begins when its handler needs it."""
-        with LoneBatch(self.calls, self._session) as batch:
-            yield batch
-        self._callbacks = batch.callbacks
+    def one_event(self) -> Iterator[SingleEvent]:
+        """One event, in a transaction that begins when its handler first uses it."""
+        with LazyTransaction(self._session) as lazy:
+            yield SingleEvent(self.calls, lazy)
+        self._callbacks = lazy.callbacks
 
     def committed(self) -> Sequence[Function]:
         callbacks, self._callbacks = self._callbacks, ()
@@ -86,164 +80,255 @@ class HandlerEngine:
     def drop(self, streams: Iterable[str]) -> None: ...
 
 
-class Care:
-    """Whether what an event has written is waited for, and for how many events more.
+class HandlerCalls:
+    """Calls the handlers of one projection, within the time limits of its policies."""
 
-    A session begins with care: the last one may have ended by what an event has written.
-    """
+    def __init__(
+        self, definition: Definition, types: EventTypes, session: Session, invoker: Invoker
+    ) -> None:
+        self.definition, self.types, self.session = definition, types, session
+        self._invoker = invoker
+        self._is_limited = definition.has_time_limits
 
-    def __init__(self) -> None:
-        self._left, self._since = CARE_EVENTS, 0
+    def lane_of(self, event: RawEvent) -> str:
+        return lane_of(self.definition, self.types, event)
 
-    def covers(self, event: RawEvent) -> bool:
-        return self._left > 0 and event.position >= self._since
+    def handler_of(self, event: RawEvent) -> Function | None:
+        """The handler of an event; raises EventFailed where a strict projection has none."""
+        try:
+            return self.definition.handler_of(event.type)
+        except Exception as error:
+            raise EventFailed(event, error) from error
 
-    def renew(self, since: RawEvent, events: int = 0) -> None:
-        """Something has failed that one of so many events, from this one on, has written."""
-        self._left, self._since = max(CARE_EVENTS, events), since.position
-
-    def passed(self) -> None:
-        """An event has gone well with care."""
-        self._left -= 1
+    def call(
+        self, event: RawEvent, handler: Function, lazy: LazyTransaction, *, flushes: bool
+    ) -> None:
+        """Calls a handler; with `flushes`, all that it has written is done before this returns."""
+        tx = ScopedTx(lazy)
+        try:
+            decoded = self.types.decode(event)
+            seconds = None
+            if self._is_limited:
+                seconds = self.definition.policy_of(event.type).backoff.timeout_seconds
+            if seconds is None:
+                if (result := handler(decoded, tx)) is not None:
+                    self._invoker.resolve(result)
+                if flushes:
+                    _flush(lazy)
+            else:
+                # What a handler writes counts for its limit too.
+                limited = _flushing(handler, lazy)
+                interrupt = self.session.interrupt
+                self._invoker.call_within(seconds, interrupt, limited, decoded, tx)
+        finally:
+            tx.end()
 
 
 class HandlerBatch:
-    """Events in one transaction of handlers, which begins with the first that has one."""
+    """Events in one transaction of handlers, which begins with the first event that has one."""
 
-    def __init__(self, calls: Calls, opening: LazyTransaction, *, care: Care, singly: bool) -> None:
-        self._calls, self._opening = calls, opening
-        self._work: Transaction
-        self._tx: HandlerTx
+    is_full = False
+
+    def __init__(self, calls: HandlerCalls, lazy: LazyTransaction, *, singly: bool) -> None:
+        self._calls, self._lazy = calls, lazy
         self.lane_of = calls.lane_of
         self._largest = self._size = 1 if singly else LARGEST_GROUP
         self._group: list[tuple[RawEvent, Function]] = []
+        """The events since the savepoint, with their handlers."""
         self._callbacks = 0
-        self._has_savepoint = False
-        self._care = care
-        self._decode, self._is_limited = calls.types.decode, calls.is_limited
-        # A time limit is for what a handler writes too.
-        self._is_exact = singly or calls.is_limited
-        self._unsure: RawEvent | None = None
-        """The first event of which it is not known whether all that it has written is done."""
-        self._unsure_events = 0
-
-    def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
-        handler = instead
-        try:
-            handler = handler or self._calls.definition.handler_of(event.type)
-        except Exception as error:
-            raise EventFailed(event, error) from error
-        if handler is None:
-            return False
-        # The first one is always waited for: so what comes before a later one can be committed.
-        waits = self._is_exact or not self._has_savepoint or instead is not None
-        is_careful = self._care.covers(event)
-        waits = waits or is_careful
-        if not self._has_savepoint or len(self._group) >= self._size:
-            self._next_group()
-        try:
-            self._call(event, handler, waits=waits)
-        except BaseException as error:
-            self._settle()
-            if self._tx.failed is not None:
-                self._care.renew(event)
-            failed = self._calls.blamed(event, error)
-            if isinstance(failed, EventFailed):
-                try:
-                    self._undo(waits=waits)
-                except RolledBack:
-                    raise BatchLost(event, error) from error
-            elif isinstance(failed, StoreFailedAt) and not failed.error.connection_lost:
-                with suppress(RolledBack, StoreUnavailable):
-                    self._work.undo()  # Says so if a handler has ended the transaction.
-            raise failed from error
-        if is_careful:
-            self._care.passed()
-        self._group.append((event, handler))
-        return True
-
-    is_full = False
+        """How many callbacks there were at the savepoint."""
 
     def expect(self, events: Sequence[RawEvent]) -> None: ...
 
     def run(self, events: Iterable[RawEvent]) -> Ran:
-        return run_singly(self.apply, events)
+        first: RawEvent | None = None
+        try:
+            for event in events:
+                handler = self._calls.handler_of(event)
+                if handler is None:
+                    continue
+                first = first or event
+                if self._lazy.tx is None or len(self._group) >= self._size:
+                    self._next_group()
+                self._call(event, handler, flushes=self._size == 1)
+            self._end_group()
+        except EventFailed as failed:
+            # It may be the first one of a group whose later events had seemed to succeed.
+            return Ran(first is not None and first is not failed.event, failed)
+        return Ran(first is not None)
+
+    def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
+        handler = instead or self._calls.handler_of(event)
+        if handler is None:
+            return False
+        self._next_group()
+        self._call(event, handler, flushes=True)
+        return True
 
     @contextmanager
     def finished(self) -> Iterator[Transaction]:
-        if self._has_savepoint:
-            self._settle()
-        yield self._opening.finished()
+        yield self._lazy.finished()
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
-        if self._has_savepoint:
-            self._settle()
-        return self._opening.advance(checkpoint, to)
+        return self._lazy.advance(checkpoint, to)
 
-    def _call(self, event: RawEvent, handler: Function, *, waits: bool) -> None:
-        """Calls a handler, and waits for what it has written if it `waits`."""
-        self._tx.failed = None
-        if waits:
-            handler = flushed(handler, self._tx.flush)
-        tx = ScopedTx(self._tx)
+    def _call(self, event: RawEvent, handler: Function, *, flushes: bool) -> None:
+        """Calls a handler; raises EventFailed with the event of the group that has failed."""
+        tx = self._lazy.begin()
+        is_alone_to_blame = not tx.is_behind
         try:
-            decoded = self._decode(event)
-            if self._is_limited:
-                self._calls.call(event.type, handler, decoded, tx)
-            elif (result := handler(decoded, tx)) is not None:
-                self._calls.settle(result)
-        finally:
-            tx.end()
-        if self._unsure is not None and self._tx.failed is not None:
-            raise self._tx.failed  # The handler has swallowed it.
-        if not self._tx.is_behind:
-            self._unsure = None
-            self._work.check_intact()
-        elif self._unsure is None:
-            self._unsure, self._unsure_events, self._tx.failed = event, 1, None
+            self._calls.call(event, handler, self._lazy, flushes=flushes)
+            if not tx.is_behind:
+                self._transaction.check_intact()
+        except BaseException as error:
+            failed = self._blame(event, error)
+            if is_alone_to_blame:
+                self._undo(event, error)
+                self._run_again(self._group)
+                raise failed from error
+            self._find_culprit([*self._group, (event, handler)])
         else:
-            self._unsure_events += 1
+            self._group.append((event, handler))
 
-    def _settle(self) -> None:
-        """Waits for what is written; raises if it was an earlier event's, and has failed."""
-        with suppress(Exception):
-            self._tx.flush()  # It keeps the error.
-        first, self._unsure = self._unsure, None
-        error = self._tx.failed
-        if first is None or error is None:
+    def _end_group(self) -> None:
+        """Waits for what the group has written."""
+        if not self._group:
             return
-        self._care.renew(first, self._unsure_events + 1)
-        failed = self._calls.blamed(first, error)
-        if not (isinstance(failed, StoreFailedAt) and failed.error.connection_lost):
-            with suppress(RolledBack, StoreUnavailable):
-                self._work.undo()  # Says so if a handler has ended the transaction.
-            failed = BatchLost(first, error)
-        raise failed from error
+        try:
+            _flush(self._lazy)
+            self._transaction.check_intact()
+        except BaseException as error:
+            self._blame(self._group[0][0], error)
+            self._find_culprit(self._group)
 
     def _next_group(self) -> None:
-        if self._unsure is not None and self._unsure_events >= LARGEST_UNSURE:
-            self._settle()
-        if self._has_savepoint:
-            self._size = min(self._size * 2, self._largest)
-            self._work.savepoint()
+        if self._lazy.tx is None:
+            self._lazy.begin()
         else:
-            self._work, self._tx = self._opening.begin()
-            self._has_savepoint = True
-        self._group.clear()
-        self._callbacks = len(self._tx.callbacks)
+            self._end_group()
+            self._size = min(self._size * 2, self._largest)
+            self._transaction.savepoint()
+        self._begin_group()
 
-    def _undo(self, *, waits: bool) -> None:
-        """Takes back the group, and does again what had succeeded."""
-        self._work.undo()
-        del self._tx.callbacks[self._callbacks :]
+    def _begin_group(self) -> None:
+        self._group = []
+        self._callbacks = len(self._lazy.callbacks)
+
+    def _blame(self, event: RawEvent, error: BaseException) -> EventFailed:
+        """The event's failure; raises what is not its failure."""
+        failed = blame(self._calls.session, event, error)
+        if isinstance(failed, EventFailed):
+            return failed
+        if isinstance(failed, StoreFailedAt) and not failed.error.connection_lost:
+            with suppress(RolledBack, StoreUnavailable):
+                self._transaction.undo()  # Says so if a handler has ended the transaction.
+        raise failed from error
+
+    def _undo(self, event: RawEvent, error: BaseException) -> None:
+        """Goes back to the savepoint."""
+        try:
+            self._transaction.undo()
+        except RolledBack:
+            raise BatchLost(event, error) from error
+        del self._lazy.callbacks[self._callbacks :]
         self._size = max(1, len(self._group) // 4)
-        for n, (event, handler) in enumerate(self._group, 1):
+
+    def _run_again(self, group: Sequence[tuple[RawEvent, Function]]) -> None:
+        """Runs the events that had succeeded again, and sets a savepoint behind them."""
+        for event, handler in group:
             try:
-                self._call(event, handler, waits=waits or n == len(self._group))
+                self._calls.call(event, handler, self._lazy, flushes=True)
+                self._transaction.check_intact()
             except BaseException as error:
-                failed = self._calls.blamed(event, error)
-                raise Unrepeatable if isinstance(failed, EventFailed) else failed from error
-        if self._group:
-            self._work.savepoint()
-            self._group.clear()
-            self._callbacks = len(self._tx.callbacks)
+                self._blame(event, error)
+                raise Unrepeatable from error
+        if group:
+            self._transaction.savepoint()
+        self._begin_group()
+
+    def _find_culprit(self, group: Sequence[tuple[RawEvent, Function]]) -> None:
+        """Runs a group again event by event; raises EventFailed at the one that fails.
+
+        The events behind it are not applied then. If none fails this time, all are applied.
+        """
+        first = group[0][0]
+        self._undo(first, RuntimeError("a statement that an event has written failed"))
+        self._begin_group()
+        for event, handler in group:
+            try:
+                self._calls.call(event, handler, self._lazy, flushes=True)
+                self._transaction.check_intact()
+            except BaseException as error:
+                failed = self._blame(event, error)
+                self._undo(event, error)
+                raise failed from error
+            self._transaction.savepoint()
+            self._begin_group()
+
+    @property
+    def _transaction(self) -> Transaction:
+        assert self._lazy.transaction is not None
+        return self._lazy.transaction
+
+
+class SingleEvent:
+    """One event in a transaction that begins when its handler first uses it."""
+
+    def __init__(self, calls: HandlerCalls, lazy: LazyTransaction) -> None:
+        self._calls, self._lazy = calls, lazy
+        self.lane_of = calls.lane_of
+
+    def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
+        try:
+            handler = instead or self._calls.definition.handler_of(event.type)
+            if handler is None:
+                return False
+            with self._calls.session.working():
+                self._calls.call(event, handler, self._lazy, flushes=True)
+            if self._lazy.transaction is not None:
+                self._lazy.transaction.check_intact()
+        except BaseException as error:
+            failed = blame(self._calls.session, event, error)
+            try:
+                self._check_intact()
+            finally:
+                self._lazy.roll_back(error)
+            raise failed from error
+        return True
+
+    @contextmanager
+    def finished(self) -> Iterator[Transaction]:
+        self._lazy.begin()
+        yield self._lazy.finished()
+
+    def _check_intact(self) -> None:
+        """Raises TransactionEnded if the handler has ended it: then some of it may be stored."""
+        try:
+            if self._lazy.tx is not None:
+                self._lazy.finished()
+        except TransactionEnded:
+            raise
+        except Exception:
+            return  # It says how the event has failed, once more.
+
+
+def _flush(lazy: LazyTransaction) -> None:
+    if lazy.tx is not None:
+        lazy.tx.flush()
+
+
+def _flushing(handler: Function, lazy: LazyTransaction) -> Function:
+    """The handler, with the wait for what it has written."""
+
+    async def awaited(result: Any) -> None:
+        await result
+        _flush(lazy)
+
+    def run(*args: Any) -> Any:
+        result = handler(*args)
+        if isawaitable(result):
+            return awaited(result)
+        _flush(lazy)
+        return result
+
+    return run

@@ -17,17 +17,17 @@ Function = Callable[..., Any]
 
 
 class Invoker:
-    """Calls functions; coroutines run on an event loop of the runner's own."""
+    """Calls functions of one runner; coroutines run on an event loop of the runner's own."""
 
     def __init__(self) -> None:
         self._loop: Runner | None = None
 
     def call(self, function: Function, *args: Any) -> Any:
         result = function(*args)
-        return None if result is None else self.settle(result)
+        return None if result is None else self.resolve(result)
 
-    def settle(self, result: Any) -> Any:
-        """What a function has returned, or what comes of it if that is to be awaited."""
+    def resolve(self, result: Any) -> Any:
+        """The result of a function, awaited if it has to be."""
         if isinstance(result, CoroutineType):
             return self._run(result)
         return self._run(_awaited(result)) if isawaitable(result) else result
@@ -35,10 +35,10 @@ class Invoker:
     def call_within(
         self, seconds: float, interrupt: Callable[[], None], function: Function, *args: Any
     ) -> Any:
-        """Calls a function that must be done in time, else raises TimeoutError.
+        """Calls a function, or raises TimeoutError if it takes longer than the limit.
 
-        `interrupt` is called then, from another thread, and a coroutine is cancelled. Nothing can
-        stop other code: the error is raised when it comes back.
+        At the limit `interrupt` is called from another thread, and a coroutine is cancelled. Other
+        code can't be stopped: the error is raised when it returns.
         """
         late = TimeoutError(f"the handler took longer than its limit of {seconds:g} s")
         until = time.monotonic() + seconds
@@ -66,11 +66,11 @@ class Invoker:
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         if self._loop is None:
-            # Here, as below: it takes long to load, and most have no use for it.
+            # Imported here, as below: it takes long to load, and most projections don't need it.
             from asyncio import Runner
 
             self._loop = Runner()
-        # The context of now, not of the loop's first run: it says which transaction this is.
+        # The present context, not that of the loop's first run: it names the transaction.
         return self._loop.run(coroutine, context=copy_context())
 
 

@@ -1,7 +1,7 @@
-"""Events that are passed on to another system, which says later that it has them.
+"""Events that are passed on to another system, which acknowledges them later.
 
-No transaction is open meanwhile: the other system may take its time, or be away, and the database
-is not held up by that. The transaction that moves the checkpoint begins when all is acknowledged.
+No transaction is open meanwhile: the other system may be slow or away, and must not hold up the
+database. The transaction that moves the checkpoint begins when all events are acknowledged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 from holdfast.model.event import RawEvent
 from holdfast.model.projection import Publisher
-from holdfast.runtime.engines.engine import EventFailed, Ran, run_singly
+from holdfast.runtime.engines.engine import Ran, run_each
 from holdfast.runtime.engines.handlers import HandlerBatch, HandlerEngine
 from holdfast.runtime.engines.invoke import Function
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
@@ -20,7 +20,7 @@ from holdfast.runtime.store.transaction import Transaction
 
 
 class PublishingEngine:
-    """Lets a publisher publish; `handlers` have the transaction."""
+    """Lets a publisher publish; `handlers` has the transaction."""
 
     def __init__(self, publisher: Publisher, session: Session, handlers: HandlerEngine) -> None:
         self._publisher, self._session, self._handlers = publisher, session, handlers
@@ -29,9 +29,9 @@ class PublishingEngine:
     def batch(
         self,
         checkpoint: Checkpoint | None,
-        work: Transaction | None,
+        transaction: Transaction | None,
         *,
-        again: bool,
+        from_queue: bool,
         singly: bool,  # noqa: ARG002
     ) -> Iterator[PublishingBatch]:
         if checkpoint is not None:
@@ -42,7 +42,9 @@ class PublishingEngine:
             publish = publishing.enter_context(self._publisher.batch())
 
             def begin() -> HandlerBatch:
-                inner = self._handlers.batch(checkpoint, work, again=again, singly=True)
+                inner = self._handlers.batch(
+                    checkpoint, transaction, from_queue=from_queue, singly=True
+                )
                 return stack.enter_context(inner)
 
             yield PublishingBatch(self._handlers, publish, publishing.close, begin)
@@ -57,47 +59,44 @@ class PublishingEngine:
 
 
 class PublishingBatch:
-    """Events being published; `finish` returns when all are acknowledged."""
+    """Events being published; `await_all` returns when all are acknowledged."""
+
+    is_full = False
 
     def __init__(
         self,
         handlers: HandlerEngine,
         publish: Callable[[RawEvent], None],
-        finish: Callable[[], None],
+        await_all: Callable[[], None],
         begin: Callable[[], HandlerBatch],
     ) -> None:
-        self._calls, self._publish, self._finish = handlers.calls, publish, finish
+        self._calls, self._publish, self._await_all = handlers.calls, publish, await_all
         self._begin = begin
         self._transaction: HandlerBatch | None = None
         self.lane_of = handlers.calls.lane_of
 
+    def expect(self, events: Sequence[RawEvent]) -> None: ...
+
+    def run(self, events: Iterable[RawEvent]) -> Ran:
+        return run_each(self.apply, events)
+
     def apply(self, event: RawEvent, instead: Function | None = None) -> bool:
         if instead is not None:  # A fallback, which may want to write.
             return self._begun().apply(event, instead)
-        try:
-            handler = self._calls.definition.handler_of(event.type)
-        except Exception as error:
-            raise EventFailed(event, error) from error
+        handler = self._calls.handler_of(event)
         if handler is None:
             return False
         handler(event, self._publish)
         return True
 
-    is_full = False
-
-    def expect(self, events: Sequence[RawEvent]) -> None: ...
-
-    def run(self, events: Iterable[RawEvent]) -> Ran:
-        return run_singly(self.apply, events)
-
     @contextmanager
     def finished(self) -> Iterator[Transaction]:
-        self._finish()
-        with self._begun().finished() as work:
-            yield work
+        self._await_all()
+        with self._begun().finished() as transaction:
+            yield transaction
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
-        self._finish()
+        self._await_all()
         return self._begun().advance(checkpoint, to)
 
     def _begun(self) -> HandlerBatch:

@@ -2,82 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from inspect import isawaitable
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.engines.invoke import Function
-from holdfast.runtime.store.transaction import JoinableTx
+from holdfast.runtime.engines.lazy_transaction import LazyTransaction
+from holdfast.runtime.store.transaction import HandlerTx
 
 
 class ScopedTx:
     """The transaction for the time of one event's handler.
 
-    A thread or a task that lives on must not write into the next event's part.
+    A thread or a task that outlives the handler must not write into the next event's part.
     """
 
-    __slots__ = ("_is_lent", "_tx")
+    __slots__ = ("_connection_is_lent", "_transaction")
 
-    def __init__(self, tx: JoinableTx) -> None:
-        self._tx: JoinableTx | None = tx
-        self._is_lent = False
+    def __init__(self, transaction: LazyTransaction) -> None:
+        self._transaction: LazyTransaction | None = transaction
+        self._connection_is_lent = False
 
     def end(self) -> None:
-        self._tx = None
+        self._transaction = None
 
     @property
     def connection(self) -> Any:
-        self._is_lent = True
-        return self._open().connection
+        self._connection_is_lent = True
+        return self._tx().connection
 
     def execute(self, sql: str, params: Any = ()) -> int:
-        return self._open().execute(sql, params)
+        return self._tx().execute(sql, params)
 
     def executemany(self, sql: str, params: Iterable[Any]) -> None:
-        self._open().executemany(sql, params)
+        self._tx().executemany(sql, params)
 
     def fetch(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
-        return self._open().fetch(sql, params)
+        return self._tx().fetch(sql, params)
 
     def write(self, sql: str, params: Any = ()) -> None:
-        tx = self._open()
-        if self._is_lent:
-            tx.execute(sql, params)  # Whoever has the connection must not find it behind.
+        tx = self._tx()
+        if self._connection_is_lent:
+            tx.execute(sql, params)  # The lent connection must not be in a pipeline.
         else:
             tx.write(sql, params)
 
     def after_commit(self, callback: Function) -> None:
-        self._open().after_commit(callback)
+        self._open().callbacks.append(callback)
 
     def appends(self) -> Any:
         """The connection for an append that joins the transaction."""
-        tx = self._open()
+        tx = self._tx()
         tx.has_appended = True
         return tx.connection
 
-    def _open(self) -> JoinableTx:
-        if self._tx is None:
+    def _tx(self) -> HandlerTx:
+        transaction = self._transaction or self._open()
+        return transaction.tx or transaction.begin()
+
+    def _open(self) -> LazyTransaction:
+        if self._transaction is None:
             raise HoldfastError(
                 "this tx has ended with its handler; what a thread or a task does later needs a "
                 "connection of its own"
             )
-        return self._tx
-
-
-def flushed(handler: Function, flush: Callable[[], None]) -> Function:
-    """The handler, with the wait for what it has written."""
-
-    def run(*args: Any) -> Any:
-        result = handler(*args)
-        if isawaitable(result):
-            return _awaited(result, flush)
-        flush()
-        return result
-
-    return run
-
-
-async def _awaited(result: Awaitable[Any], flush: Callable[[], None]) -> None:
-    await result
-    flush()
+        return self._transaction

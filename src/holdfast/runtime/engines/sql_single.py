@@ -16,23 +16,23 @@ from holdfast.runtime.store.transaction import HandlerTx
 
 
 class SqlEngine(HandlerEngine):
-    """Applies single events as handlers do, and has the statements for whole stretches."""
+    """Applies single events as handlers do, and has the statements for whole ranges."""
 
     def __init__(
-        self, definition: Definition, spec: SqlSpec, session: Session, caller: Invoker
+        self, definition: Definition, spec: SqlSpec, session: Session, invoker: Invoker
     ) -> None:
-        self.sets = session.sets(spec)
+        self.statements = session.range_statements(spec)
         catch_all = self._apply if spec.types is None else None
         handlers = dict.fromkeys(spec.types or (), self._apply)
         definition = replace(definition, handlers=handlers, catch_all=catch_all)
-        super().__init__(definition, _AsStored(), session, caller)
+        super().__init__(definition, _AsStored(), session, invoker)
 
     def _apply(self, event: RawEvent, tx: HandlerTx) -> None:
-        self.sets.apply_one(tx, event)
+        self.statements.apply_one(tx, event)
 
 
 class _AsStored(EventTypes):
-    """Payloads are left to the database."""
+    """Leaves payloads to the database."""
 
     def decode(self, raw: RawEvent) -> Any:
         return raw

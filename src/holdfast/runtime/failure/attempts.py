@@ -13,7 +13,7 @@ from holdfast.model.event_types import EventTypes
 from holdfast.model.failure import ProcessDied
 from holdfast.model.foreign_feed import undecodable_reason
 from holdfast.model.policy import Fatal, Park, Skip
-from holdfast.runtime.engines.engine import Batch, EventFailed
+from holdfast.runtime.engines.engine import Applies, EventFailed
 from holdfast.runtime.engines.factory import engine_of
 from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.failure.recovery import GiveUp, Recovery, RetryAfter
@@ -68,7 +68,7 @@ class Attempts:
         """The lane of an event that is in no batch."""
         return lane_of(self.definition, self._types, event)
 
-    def attempt(self, batch: Batch, event: RawEvent) -> None:
+    def attempt(self, batch: Applies, event: RawEvent) -> None:
         """Tries one event; raises EventFailed."""
         wait = self.judge.pending(event)
         if wait is not None:
@@ -81,7 +81,7 @@ class Attempts:
             self.judge.succeeded()
 
     def rule(
-        self, event: RawEvent, lane: str, error: BaseException, batch: Batch | None = None
+        self, event: RawEvent, lane: str, error: BaseException, batch: Applies | None = None
     ) -> Skip | Park | None:
         """Asks the policy about a failed event; None if the fallback has handled it.
 
@@ -103,7 +103,7 @@ class Attempts:
         raise Blocked(event, verdict)
 
     def set_back(
-        self, batch: Batch | None, lane: str, item: ParkedEvent, error: BaseException
+        self, batch: Applies | None, lane: str, item: ParkedEvent, error: BaseException
     ) -> tuple[FailedAttempt | None, Stop | None]:
         """What becomes of an item that failed; without a setback, the fallback has handled it."""
         now = self.clock.now()
@@ -145,7 +145,7 @@ class Attempts:
                 if record is not None:
                     self.emit(Recovered(*self.names, event.position, record.attempts + 1))
 
-    def _falls_back(self, batch: Batch, event: RawEvent, given: GiveUp) -> bool:
+    def _falls_back(self, batch: Applies, event: RawEvent, given: GiveUp) -> bool:
         fallback = self.definition.policy_of(event.type).fallback
         if fallback is None or isinstance(given.error, ProcessDied):
             return False

@@ -21,6 +21,9 @@ STRIKES = 3
 CONFLICT_STRIKES = 8
 """The same for deadlocks and serialisation failures, which others may cause."""
 
+WARY_EVENTS = 256
+"""Events from the first one on at which the store may have failed."""
+
 UNCLEAN_ENDS = 2
 """After so many deaths at one checkpoint, events are tried one at a time."""
 
@@ -39,6 +42,9 @@ class Suspects:
         """Events that have failed by what happened to the store or the process, by position."""
         self.suspect: RawEvent | None = None
         self._strikes = 0
+        self._wary_for = 0
+        """So many events more are known to be done before the next one begins: the store has failed
+        at one of them, and it is not known at which."""
         self.alone_for = 0
         """So many events more are tried one at a time."""
         self.marked: int | None = None
@@ -54,6 +60,11 @@ class Suspects:
     def goes_singly(self) -> bool:
         """Whether each event is tried alone, and marked before."""
         return self.alone_for > 0
+
+    @property
+    def is_wary(self) -> bool:
+        """Whether each event is known to be done before the next one begins."""
+        return self._wary_for > 0
 
     @property
     def has_any(self) -> bool:
@@ -102,6 +113,7 @@ class Suspects:
         """A batch of so many events is in."""
         self.suspect, self._strikes = None, 0
         self._careful_for = max(0, self._careful_for - events)
+        self._wary_for = max(0, self._wary_for - events)
 
     def at_head(self) -> None:
         """There is nothing left that could kill the process."""
@@ -111,7 +123,7 @@ class Suspects:
         """The store failed inside a handler. Once is the store; again and again is the event."""
         known = self.suspect is not None and self.suspect.position == failed.event.position
         self._strikes = self._strikes + 1 if known else 1
-        self.suspect = failed.event
+        self.suspect, self._wary_for = failed.event, WARY_EVENTS
         error = failed.error
         if (error.connection_lost and self._strikes >= STRIKES) or (
             isinstance(error, StoreConflict) and self._strikes >= CONFLICT_STRIKES

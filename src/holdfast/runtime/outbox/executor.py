@@ -14,7 +14,7 @@ from itertools import chain, takewhile
 from holdfast.model.event import RawEvent
 from holdfast.model.failure import WorkerLost
 from holdfast.runtime.engines.engine import (
-    Batch,
+    Applies,
     BatchLost,
     BatchRefused,
     EventFailed,
@@ -163,7 +163,7 @@ class Executor:
                 events = [item.event for claim in todo for item in claim.items]
                 with (
                     trier.session.working(),
-                    trier.engine.batch(None, work, again=True, singly=False) as batch,
+                    trier.engine.batch(None, work, from_queue=True, singly=False) as batch,
                 ):
                     batch.expect(events)
                     for claim in todo:
@@ -192,7 +192,7 @@ class Executor:
         engine, outcome = self._trier.engine, _Outcome()
         assert isinstance(engine, HandlerEngine)
         started = self._trier.clock.monotonic()
-        with engine.lone() as batch:
+        with engine.one_event() as batch:
             self._lane(batch, replace(claim, items=claim.items[:1]), outcome)
             seconds = (
                 self._trier.clock.monotonic() - started
@@ -225,7 +225,7 @@ class Executor:
 
     # Parts of them
 
-    def _lane(self, batch: Batch, claim: Claim, outcome: _Outcome) -> None:
+    def _lane(self, batch: Applies, claim: Claim, outcome: _Outcome) -> None:
         """Tries the items of a lane in order, up to the first that fails."""
         now = self._trier.clock.now()
         behind = takewhile(lambda item: item.is_due(now), claim.items[1:])
@@ -246,7 +246,7 @@ class Executor:
 
     def _set_back(
         self,
-        batch: Batch | None,
+        batch: Applies | None,
         claim: Claim,
         item: ParkedEvent,
         error: BaseException,

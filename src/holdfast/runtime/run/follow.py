@@ -71,7 +71,7 @@ class Follower:
             self._extent = source.extent
             self._sets = RangeApplier(
                 stint,
-                stint.engine.sets,
+                stint.engine.statements,
                 read_one=lambda after: source.read(after, 1).events[0],
                 apply_alone=lambda event: self._applier.apply([event]),
             )
@@ -229,11 +229,11 @@ class Follower:
                     break
                 if self._suspicion.goes_singly:
                     with exclusive_run.alone(), self._alone(part[0]):
-                        done += self._applier.apply(part)
+                        done += self._applier.apply(part, singly=True)
                     self._suspicion.tried()
                 else:
                     with exclusive_run.shared():
-                        done += self._applier.apply(part)
+                        done += self._applier.apply(part, singly=self._suspicion.is_wary)
             self._suspicion.passed(done)
 
     @contextmanager

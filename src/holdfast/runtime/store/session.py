@@ -107,7 +107,7 @@ class Session(Protocol):
     def record_fault(self, checkpoint: Checkpoint, fault: Fault) -> None:
         """Marks the projection faulted, durably, unless another runner has taken over."""
 
-    def sets(self, spec: SqlSpec) -> RangeStatements:
+    def range_statements(self, spec: SqlSpec) -> RangeStatements:
         """A SqlProjection's statements on this session."""
 
     def has_rows(self, table: TableSpec) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,6 @@ from uuid import UUID
 
 from holdfast.model.foreign_feed import DeadLetter
 from holdfast.model.lane import Lane
-from holdfast.model.projection import Tx
 from holdfast.model.row_type import Key, TableSpec
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.queue_items import FailedAttempt, NewItem
@@ -31,28 +30,29 @@ class RowChanges:
         return len(self.positions)
 
 
-class JoinableTx(Tx, Protocol):
-    """What handlers get, and appends can join."""
+class HandlerTx(Protocol):
+    """A driver's transaction for handlers; see model.projection.Tx."""
 
     has_appended: bool
-    """An append has joined it, which readers want to know."""
+    """Whether an append has joined it, so that readers have to be woken."""
 
+    @property
+    def connection(self) -> Any: ...
 
-class HandlerTx(JoinableTx, Protocol):
-    """What handlers get, with what holdfast itself keeps in it."""
+    def execute(self, sql: str, params: Any = ()) -> int: ...
 
-    callbacks: list[Callable[[], Any]]
-    """What is to be called when the transaction is in."""
+    def executemany(self, sql: str, params: Iterable[Any]) -> None: ...
 
-    failed: BaseException | None
-    """The last error of something written; whoever looks at it sets it back."""
+    def fetch(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]: ...
+
+    def write(self, sql: str, params: Any = ()) -> None: ...
 
     @property
     def is_behind(self) -> bool:
-        """Whether something is written of which it is not known that it is done."""
+        """Whether a written statement may not be done yet."""
 
     def flush(self) -> None:
-        """Waits until everything written is done; raises the first error of it."""
+        """Waits until all written statements are done; raises the first error of them."""
 
 
 class Transaction(Protocol):

@@ -20,8 +20,7 @@ from holdfast.model.row_type import Column, Key, TableSpec
 from holdfast.runtime.store.transaction import RowChanges
 from holdfast.sql.database import Row, transaction_ended
 from holdfast.sql.postgres.array_packing import packed
-from holdfast.sql.postgres.handler_statements import Statements
-from holdfast.sql.postgres.handler_tx import PostgresTx, borrowed_socket
+from holdfast.sql.postgres.handler_tx import PostgresTx
 from holdfast.sql.postgres.prefetch import Answer, Prefetch
 from holdfast.sql.postgres.prepared import Prepared, are_packed
 from holdfast.sql.postgres.row_statements import (
@@ -61,7 +60,7 @@ class PostgresConnection:
         self._handled: PostgresTx | None = None
         self._made: dict[str, tuple[TableSpec, str]] = {}
         self._prepared: dict[str, Prepared] = {}
-        self._statements = Statements(raw)
+        self._succeeded: set[str] = set()
 
     @property
     def raw(self) -> psycopg.Connection[Row]:
@@ -71,7 +70,7 @@ class PostgresConnection:
 
     @property
     def tx(self) -> PostgresTx:
-        return PostgresTx(self.raw, self._statements)
+        return PostgresTx(self.raw, self._succeeded)
 
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
         with self._translated():
@@ -145,15 +144,8 @@ class PostgresConnection:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        is_through = is_in = False
-        try:
-            with self._translated(), self.raw.transaction():
-                yield
-                is_through = True
-            is_in = is_through  # The driver swallows its own Rollback, if a handler has raised it.
-        finally:
-            if not is_in:
-                self._statements.doubt()
+        with self._translated(), self.raw.transaction():
+            yield
 
     @contextmanager
     def handling(self, *, savepoint: bool) -> Iterator[PostgresTx]:
@@ -166,7 +158,7 @@ class PostgresConnection:
         try:
             yield tx
             tx.flush()
-            tx.renew()
+            tx.forget_prepared()
         finally:
             tx.leave()
             self._handled = None
@@ -176,11 +168,6 @@ class PostgresConnection:
             raise transaction_ended()
 
     def savepoint(self, *, renewed: bool) -> None:
-        if renewed and self._handled is not None and self._handled.is_behind:
-            # As little waited for as what handlers have written. If it fails, so does that.
-            self._handled.write("RELEASE SAVEPOINT holdfast_event")
-            self._handled.write(SAVEPOINT)
-            return
         release = "RELEASE SAVEPOINT holdfast_event; " if renewed else ""
         with self._translated():
             try:
@@ -190,8 +177,9 @@ class PostgresConnection:
 
     def undo(self) -> None:
         with self._translated():
+            if self._handled is not None:
+                self._handled.leave()
             try:
-                self._statements.doubt()
                 self.raw.execute("ROLLBACK TO SAVEPOINT holdfast_event")
             except (
                 psycopg.errors.InvalidSavepointSpecification,
@@ -199,7 +187,7 @@ class PostgresConnection:
             ):
                 raise transaction_ended() from None
             if self._handled is not None:
-                self._handled.renew()
+                self._handled.forget_prepared()
 
     def interrupt(self) -> None:
         with suppress(psycopg.Error):
@@ -208,8 +196,12 @@ class PostgresConnection:
     def abort(self) -> None:
         # Whoever waits for an answer finds that none comes. To close it would free what he uses.
         self._is_aborted = True
-        with suppress(psycopg.Error, OSError), borrowed_socket(self._raw) as end:
-            end.shutdown(socket.SHUT_RDWR)
+        with suppress(psycopg.Error, OSError):
+            borrowed = socket.socket(fileno=self._raw.fileno())
+            try:
+                borrowed.shutdown(socket.SHUT_RDWR)
+            finally:
+                borrowed.detach()  # It stays the driver's.
 
     def check_intact(self) -> None:
         # COMMIT would answer ROLLBACK without an error if a statement has failed and the error

@@ -275,7 +275,7 @@ class PostgresDatabase:
             return StoreUnavailable(
                 f"a table was altered meanwhile; a new connection sees it: {message}"
             )
-        if state == "26000" and "holdfast_" in message:
+        if state == "26000":
             return StoreUnavailable(
                 f"a prepared statement was forgotten; a new connection begins anew: {message}"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -260,8 +260,6 @@ class SqliteTx:
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.connection = raw
         self.has_appended = False
-        self.failed: BaseException | None = None
-        self.callbacks: list[Callable[[], Any]] = []
 
     def execute(self, sql: str, params: Any = ()) -> int:
         return self.connection.execute(sql, params).rowcount
@@ -276,9 +274,6 @@ class SqliteTx:
         self.connection.execute(sql, params)
 
     def flush(self) -> None: ...
-
-    def after_commit(self, callback: Callable[[], Any]) -> None:
-        self.callbacks.append(callback)
 
 
 def _begin(writer: sqlite3.Connection, turnstile: WriteQueue | None) -> None:

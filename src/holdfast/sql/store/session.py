@@ -236,7 +236,7 @@ class SqlSession:
                 },
             )
 
-    def sets(self, spec: SqlSpec) -> SqlRangeStatements:
+    def range_statements(self, spec: SqlSpec) -> SqlRangeStatements:
         return SqlRangeStatements(self.database, lambda: self.connection, spec)
 
     def has_rows(self, table: TableSpec) -> bool:
