@@ -50,7 +50,6 @@ from holdfast.runtime.wake import WakeSignal
 from holdfast.sql.database import Database, handled_database, refuse_handlers
 from holdfast.sql.forks import at_fork
 from holdfast.sql.journal.encode import EventEncoder
-from holdfast.sql.journal.following_source import FollowingSource
 from holdfast.sql.journal.journal import Journal
 from holdfast.sql.journal.journal_source import JournalSource
 from holdfast.sql.migrations import check_migrated, migrate
@@ -63,10 +62,9 @@ from holdfast.sql.outbox.claims import SqlClaims
 from holdfast.sql.outbox.registration import first_left, register
 from holdfast.sql.sqlite.database import SqliteDatabase
 from holdfast.sql.store.audit import ChangedBy, read_audit
-from holdfast.sql.store.head_poller import HeadPoller
+from holdfast.sql.store.head_reader import HeadReader
 from holdfast.sql.store.session import SqlLeases, SqlSession
 from holdfast.sql.store.shard_layouts import SqlShardLayouts
-from holdfast.sql.store.shared_reads import SharedReads
 from holdfast.sql.url import SqliteUrl, parse_url
 from holdfast.threads import in_thread
 
@@ -104,8 +102,7 @@ class App:
         self._catalog = Catalog()
         self._sources: dict[str, ForeignSource] = {}
         self._database: Database = _open(self.url)
-        self._looks = HeadPoller(self._database)
-        self._recent = SharedReads(self._database.bell)
+        self._head_reader = HeadReader(self._database)
         self._layouts = SqlShardLayouts(self._database)
         self._signals = Signals()
         self._signals.listen(log_signal)
@@ -325,7 +322,7 @@ class App:
         own = set(self._alone()[number::of])
         wanted = [d for d in self._catalog if d.name in own or self._is_shared(d)]
         runners = [self._runner(d, until, part) for d in wanted]
-        supervisor = Supervisor(runners, wake=self._database.bell.ring)
+        supervisor = Supervisor(runners, wake=self._database.wake.notify)
         self._supervisors.add(supervisor)
         return supervisor
 
@@ -384,7 +381,7 @@ class App:
         deadline = self._clock.monotonic() + timeout_seconds
         self._prepare()
         while True:
-            heard = self._progress.rings
+            heard = self._progress.count
             reached, state = self._reached(definition, position, feed)
             if reached >= position:
                 return
@@ -525,7 +522,7 @@ class App:
         if self._layouts.plan(definition, shards, self._changed(by, note)).next_shards is None:
             return shards
         worker = ShardWorker(definition, self._wiring(definition), self._layouts, changes=True)
-        supervisor = Supervisor([worker], wake=self._database.bell.ring)
+        supervisor = Supervisor([worker], wake=self._database.wake.notify)
         self._supervisors.add(supervisor)
         supervisor.start()
         is_done = supervisor.join(timeout_seconds)
@@ -575,22 +572,20 @@ class App:
     def close(self) -> None:
         """Closes all connections. Stop what runs first."""
         self._inline.close()
-        self._looks.close()
+        self._head_reader.close()
         self._database.close()
 
     def _wiring(self, definition: Definition) -> RunnerContext:
         def open_source(session: object) -> Source:
             assert isinstance(session, SqlSession)
-            if not isinstance(definition.delivery, OutboxDelivery):
-                is_alone = len(self._catalog.names) == 1 and definition.shards == 1
-                return FollowingSource(session, self._looks, None if is_alone else self._recent)
-            return JournalSource(session)  # A relay does not read it, and only waits for news.
+            shares = len(self._catalog.names) > 1 or definition.shards > 1
+            return JournalSource(session, self._head_reader, shares=shares)
 
         return RunnerContext(
             feed=definition.feed,
             open_session=self._open_session,
             open_source=open_source,
-            leases=SqlLeases(self._database, self._looks),
+            leases=SqlLeases(self._database, self._head_reader),
             types=self.events,
             clock=self._clock,
             signals=self._signals,
@@ -673,7 +668,7 @@ class App:
 
     def _on_signal(self, signal: Signal) -> None:
         if isinstance(signal, Committed | Faulted):
-            self._progress.ring()
+            self._progress.notify()
 
     def _prepare(self) -> None:
         if self._prepared:
@@ -698,10 +693,9 @@ class App:
     def _forked(self) -> None:
         """Called in the child of a fork, where the app goes on with connections of its own."""
         self._preparing = threading.Lock()
-        self._progress.renew()
+        self._progress = WakeSignal()
         self._inline.forked()
-        self._looks.forked()
-        self._recent.forked()
+        self._head_reader = HeadReader(self._database)
 
 
 def _open(url: Any) -> Database:

@@ -18,6 +18,7 @@ from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
 from holdfast.sql.database import Database
 from holdfast.sql.journal.journal_source import JournalSource
+from holdfast.sql.store.head_reader import HeadReader
 from holdfast.sql.store.session import SqlLeases, SqlSession
 
 EMPTY = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
@@ -57,8 +58,8 @@ class OnDatabase:
 
     @pytest.fixture
     def source(self, database: Database) -> Iterator[Source]:
-        with closing(SqlSession(database)) as session:
-            yield JournalSource(session, reads_ahead=True)
+        with closing(SqlSession(database)) as session, closing(HeadReader(database)) as reader:
+            yield JournalSource(session, reader, shares=False)
 
     @pytest.fixture
     def add(self, journal: Journal) -> Callable[[int], list[UUID]]:

@@ -19,15 +19,15 @@ def test_it_looks_as_soon_as_somebody_waits(
 ) -> None:
     """Until then it may take its time."""
     monkeypatch.setattr(change_watcher, "QUIET_LOOK_SECONDS", FOR_EVER_SECONDS)
-    path, bell = tmp_path / "bank.db", WakeSignal()
+    path, wake = tmp_path / "bank.db", WakeSignal()
     with App(f"sqlite:///{path}") as other:
         other.migrate()
-        watcher = ChangeWatcher(SqliteDatabase(path).open_reader, bell)
-        bell.wait(bell.rings, WAIT_SECONDS)  # It has seen what there is.
-        heard = bell.rings
+        watcher = ChangeWatcher(SqliteDatabase(path).open_reader, wake)
+        wake.wait(wake.count, WAIT_SECONDS)  # It has seen what there is.
+        heard = wake.count
         for n in range(3):
             other.journal.append("a", [NewEvent({}, type="Added")], expected_version=n)
-            assert bell.wait(heard, WAIT_SECONDS)
-            heard = bell.rings
+            assert wake.wait(heard, WAIT_SECONDS)
+            heard = wake.count
         assert heard >= 4
         watcher.close()  # At once, though nobody waits.

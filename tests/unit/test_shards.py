@@ -32,6 +32,7 @@ from holdfast.runtime.shards.layout import ShardLayout
 from holdfast.runtime.shards.shard_source import ShardSource
 from holdfast.sql.database import Database
 from holdfast.sql.journal.journal_source import JournalSource
+from holdfast.sql.store.head_reader import HeadReader
 from holdfast.sql.store.session import SqlSession
 from holdfast.sql.store.shard_layouts import SqlShardLayouts
 from tests.contracts.samples import execute
@@ -157,9 +158,12 @@ def test_a_shard_is_read_from_anywhere_again_and_again(
         execute(app, "DELETE FROM holdfast_event WHERE stream = '-'")
         head = app.journal.head()
         layouts = FixedLayouts(app._database, barrier)
-        with closing(SqlSession(app._database)) as session:
+        with (
+            closing(SqlSession(app._database)) as session,
+            closing(HeadReader(app._database)) as reader,
+        ):
             for number in range(1, shards + 1):
-                journal = JournalSource(session)
+                journal = JournalSource(session, reader, shares=False)
                 source = ShardSource(journal, layouts, "rows", number=number, of=shards)
                 for after, limit in reads:
                     found, through = read_on(source, after, limit)

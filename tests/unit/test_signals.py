@@ -1,4 +1,4 @@
-"""The bell that wakes readers, the signals that listeners hear, and the log lines they become."""
+"""The wake that wakes readers, the signals that listeners hear, and the log lines they become."""
 
 import logging
 import threading
@@ -27,51 +27,51 @@ FOR_EVER_SECONDS = 3_600.0
 
 
 def test_a_ring_before_the_wait_is_not_missed() -> None:
-    bell = WakeSignal()
-    heard = bell.rings
-    bell.ring()
-    bell.wait(heard, FOR_EVER_SECONDS)
-    assert bell.rings == heard + 1
+    wake = WakeSignal()
+    heard = wake.count
+    wake.notify()
+    wake.wait(heard, FOR_EVER_SECONDS)
+    assert wake.count == heard + 1
 
 
 def test_a_ring_wakes_all_who_wait() -> None:
-    bell = WakeSignal()
-    heard = bell.rings
+    wake = WakeSignal()
+    heard = wake.count
     threads = [
-        threading.Thread(target=bell.wait, args=(heard, FOR_EVER_SECONDS), daemon=True)
+        threading.Thread(target=wake.wait, args=(heard, FOR_EVER_SECONDS), daemon=True)
         for _ in range(4)
     ]
     for thread in threads:
         thread.start()
-    bell.ring()
+    wake.notify()
     for thread in threads:
         thread.join(WAIT_SECONDS)
     assert not any(thread.is_alive() for thread in threads)
 
 
 def test_a_wait_without_a_ring_ends_in_time() -> None:
-    bell = WakeSignal()
-    bell.ring()
-    bell.wait(bell.rings, 0.01)
-    assert bell.rings == 1
+    wake = WakeSignal()
+    wake.notify()
+    wake.wait(wake.count, 0.01)
+    assert wake.count == 1
 
 
 def test_the_bell_is_awaited_while_somebody_waits() -> None:
-    bell = WakeSignal()
-    assert not bell.awaited.is_set()
+    wake = WakeSignal()
+    assert not wake.awaited.is_set()
     threads = [
-        threading.Thread(target=bell.wait, args=(bell.rings, FOR_EVER_SECONDS), daemon=True)
+        threading.Thread(target=wake.wait, args=(wake.count, FOR_EVER_SECONDS), daemon=True)
         for _ in range(2)
     ]
     for thread in threads:
         thread.start()
-    assert bell.awaited.wait(WAIT_SECONDS)
-    bell.wait(bell.rings, 0.0)  # Who leaves leaves the others waiting.
-    assert bell.awaited.is_set()
-    bell.ring()
+    assert wake.awaited.wait(WAIT_SECONDS)
+    wake.wait(wake.count, 0.0)  # Who leaves leaves the others waiting.
+    assert wake.awaited.is_set()
+    wake.notify()
     for thread in threads:
         thread.join(WAIT_SECONDS)
-    assert not bell.awaited.is_set()
+    assert not wake.awaited.is_set()
 
 
 FAULT = Fault(

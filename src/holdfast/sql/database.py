@@ -42,8 +42,26 @@ class Connection(Protocol):
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
         """Runs a named statement and returns its rows."""
 
-    def read(self, after: int, limit: int) -> Sequence[Row]:
-        """What is in the journal behind a position, as `raw_events` takes it."""
+    def read(self, after: int, limit: int) -> list[RawEvent]:
+        """The events after a position that are visible now, settled or not."""
+
+    def settled(self, after: int, limit: int, *, ahead: bool = False) -> Chunk:
+        """The events after a position, as far as nothing smaller can appear later.
+
+        `ahead`: the next events will be wanted, so that a server can read them meanwhile.
+        """
+
+    def forget_ahead(self) -> None:
+        """Drops events that were read ahead: they may have changed."""
+
+    def settled_range(self, after: int, limit: int) -> EventRange:
+        """The range of the next events, as far as nothing smaller can appear later."""
+
+    def settled_end(self) -> int:
+        """A position behind which nothing smaller can appear any more."""
+
+    def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
+        """Rows with the journal's columns as events."""
 
     def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
         """Runs one statement that is written for this database, with named parameters."""
@@ -117,7 +135,7 @@ class Database(Protocol):
     table_options: str
     """What follows the columns where a row type's table is made."""
 
-    bell: WakeSignal
+    wake: WakeSignal
     """Rings when the journal may have grown."""
 
     def connect(self) -> Connection:
@@ -138,32 +156,11 @@ class Database(Protocol):
     def migrating(self) -> AbstractContextManager[Connection]:
         """A connection in a transaction that no other process's migration runs beside."""
 
-    def settled(self, connection: Any, after: int, limit: int) -> Chunk:
-        """Events after a position, as far as nothing smaller can appear later."""
-
-    def ask(self, connection: Any, after: int, limit: int) -> None:
-        """These events will be wanted next: a server can look for them meanwhile."""
-
-    def take_in(self, connection: Any) -> None:
-        """Waits for events that were asked for: until they are here, the server may hold locks."""
-
-    def forget(self, connection: Any) -> None:
-        """Events that were asked for may have changed."""
-
-    def extent(self, connection: Any, after: int, limit: int) -> EventRange:
-        """How far the next events go, as far as nothing smaller can appear later."""
-
     def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Named parameters as the driver takes them."""
 
-    def settled_end(self, connection: Any) -> int:
-        """A position that nothing smaller can appear behind any more."""
-
-    def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
-        """Rows of the journal as events."""
-
     def listen(self) -> None:
-        """From now on the bell rings for the appends of other processes too."""
+        """From now on the appends of other processes wake runners too."""
 
     def announce(self) -> None:
         """The journal has grown: wakes readers in all processes, at no cost to the append."""

@@ -58,7 +58,7 @@ class RangeApplier:
             return
         middle = (extent.after + extent.through) // 2
         for part in ((extent.after, middle), (middle, extent.through)):
-            self.apply(self._sets.stretch(*part))
+            self.apply(self._sets.between(*part))
 
     def _commit(self, extent: EventRange) -> None:
         stint = self._stint

@@ -64,11 +64,11 @@ class Follower:
             folds=isinstance(stint.definition.kind, Fold),
             is_careful=suspicion.is_careful,
         )
-        self._applier, self._drainer = Applier(stint, source.assure), Drainer(stint)
+        self._applier, self._drainer = Applier(stint, source.verify), Drainer(stint)
         self._sets: RangeApplier | None = None
         if isinstance(stint.engine, SqlEngine):
             assert isinstance(source, RangeSource)
-            self._extent = source.extent
+            self._next_range = source.next_range
             self._sets = RangeApplier(
                 stint,
                 stint.engine.statements,
@@ -99,7 +99,7 @@ class Follower:
                 else:
                     read = self._apply_read()
                 if stint.checkpoint.position == before:
-                    stint.session.check_epoch(stint.checkpoint)
+                    self._check_epoch()
             except Revised:
                 self._revise()
                 continue
@@ -121,11 +121,16 @@ class Follower:
         stint.emit(Paused(*stint.names, by))
         with suppress(Revised):
             while not self._stop.is_set():
-                stint.session.check_epoch(stint.checkpoint)
+                self._check_epoch()
                 self._source.wait(stint.definition.poll.empty_backoff_seconds)
         self._revise()
         if stint.checkpoint.paused_by is None:
             stint.emit(Resumed(*stint.names))
+
+    def _check_epoch(self) -> None:
+        """Raises Fenced or Revised if the checkpoint is not as it was left."""
+        if not self._source.has_confirmed(self._stint.checkpoint):
+            self._stint.session.check_epoch(self._stint.checkpoint)
 
     def _revise(self) -> None:
         """A person has changed something: goes on from what there is now."""
@@ -167,7 +172,7 @@ class Follower:
         if streams:
             self._apply_while_read(reading)
         elif events := [event for chunk in reading for event in chunk]:
-            self._source.assure()  # Before any handler sees them.
+            self._source.verify()  # Before any handler sees them.
             self._apply(events)
         if reading.last == before < reading.through:
             self._applier.pass_to(reading.through)
@@ -210,7 +215,7 @@ class Follower:
 
     def _apply_set(self, sets: RangeApplier) -> Ended:
         """Lets the database apply what comes next."""
-        extent = self._extent(self._stint.checkpoint.position, SET_EVENTS)
+        extent = self._next_range(self._stint.checkpoint.position, SET_EVENTS)
         try:
             with self._told(), exclusive_run.shared():
                 sets.apply(extent)

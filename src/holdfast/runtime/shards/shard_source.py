@@ -65,8 +65,11 @@ class ShardSource:
         self._look_again()
         return self._source.check(checkpoint)
 
-    def assure(self) -> None:
-        self._source.assure()
+    def verify(self) -> None:
+        self._source.verify()
+
+    def has_confirmed(self, checkpoint: Checkpoint) -> bool:
+        return self._source.has_confirmed(checkpoint)
 
     def forget(self) -> None:
         self._look_again()

@@ -15,38 +15,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EventRange:
-    """A stretch of the journal after a position, where nothing smaller can appear any more.
+    """The events after a position, through another one: no smaller position appears later.
 
-    `held`: more is there, and not settled. `last` is None if there are no events.
+    `last` is the last event's id and type, None without events. `held`: more events follow, behind
+    an append that is not committed.
     """
 
     after: int
     through: int
     events: int
     last: tuple[UUID, str] | None
-    """The last event's id and type."""
     held: bool = False
 
 
 @runtime_checkable
 class RangeSource(Protocol):
-    """A source that knows how far its events go without reading them."""
+    """A source that knows the range of its events without reading them."""
 
-    def extent(self, after: int, limit: int) -> EventRange:
-        """The next events, as far as they are settled."""
+    def next_range(self, after: int, limit: int) -> EventRange:
+        """The range of the next events, as far as they are settled."""
 
 
 class RangeStatements(Protocol):
     """A SqlProjection's statements on one runner's session."""
 
-    def stretch(self, after: int, through: int) -> EventRange:
-        """What is there between two positions, all of it settled."""
+    def between(self, after: int, through: int) -> EventRange:
+        """The range between two positions, all of it settled."""
 
-    def waiting(self, checkpoint: Checkpoint, extent: EventRange) -> Iterator[RawEvent]:
-        """The events of closed lanes, in order, a few at a time."""
+    def waiting(self, checkpoint: Checkpoint, events: EventRange) -> Iterator[RawEvent]:
+        """The events of closed lanes in a range, in order, a few at a time."""
 
-    def apply(self, extent: EventRange, closed_for: Checkpoint | None) -> None:
-        """Applies a stretch in the open transaction, without the closed lanes of a projection."""
+    def apply(self, events: EventRange, closed_for: Checkpoint | None) -> None:
+        """Applies a range in the open transaction, without the closed lanes of a projection."""
 
     def apply_one(self, tx: HandlerTx, event: RawEvent) -> None:
-        """Applies one event, which need not be as the journal has it, in the open transaction."""
+        """Applies one event in the open transaction; it may differ from the journal's."""

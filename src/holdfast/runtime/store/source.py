@@ -12,10 +12,11 @@ from holdfast.runtime.store.checkpoint import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Events in order. `held`: more is there, behind an append that has not committed yet.
+    """Events in order.
 
-    `through`: nothing more will come up to this position, where that is beyond the last event.
-    `more`: there is more behind that, though these are fewer than asked for.
+    `held`: more events follow, behind an append that is not committed. `through`: no event will
+    appear up to this position, where that is beyond the last event. `more`: more events follow,
+    though these are fewer than asked for.
     """
 
     events: Sequence[RawEvent]
@@ -25,25 +26,31 @@ class Chunk:
 
 
 class Source(Protocol):
-    """Reads one feed. What it returns is settled: nothing smaller appears later."""
+    """Reads one feed. What it returns is settled: no smaller position appears later."""
 
     def read(self, after: int, limit: int) -> Chunk:
-        """At most `limit` events after position `after`, in order."""
+        """At most `limit` events after a position, in order."""
 
     def head(self) -> int:
-        """The largest settled or unsettled position there is; 0 for an empty feed."""
+        """The largest position there is, settled or not; 0 for an empty feed."""
 
     def check(self, checkpoint: Checkpoint) -> Checkpoint:
         """Raises HoldfastError if the feed no longer has what comes after a checkpoint.
 
-        Returns it, moved on to where the feed begins if nothing was read from it before.
+        Returns the checkpoint, moved on to the feed's beginning if nothing was read before.
         """
 
-    def assure(self) -> None:
-        """Raises HoldfastError if what was read is not the feed's: before it is committed."""
+    def verify(self) -> None:
+        """Raises HoldfastError if what was read is not of this feed; called before a commit."""
+
+    def has_confirmed(self, checkpoint: Checkpoint) -> bool:
+        """Whether a look of a moment ago has shown the checkpoint's epoch and revision unchanged.
+
+        False: the session has to look.
+        """
 
     def forget(self) -> None:
-        """A person has changed something: what was read before may be different now."""
+        """Drops what was read ahead: an operator has changed something."""
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Returns when something may have been added since the last read, or in time; and which."""
+        """Returns when the feed may have grown since the last read, or in time; and which."""

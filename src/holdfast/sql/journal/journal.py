@@ -123,7 +123,7 @@ class Journal:
         while left is None or left > 0:
             wanted = READ_EVENTS if left is None else min(left, READ_EVENTS)
             with self._database.reading() as connection:
-                chunk = self._database.settled(connection, after, wanted)
+                chunk = connection.settled(after, wanted)
             yield from chunk.events
             if chunk.held or len(chunk.events) < wanted:
                 return
@@ -148,7 +148,7 @@ class Journal:
             wanted = READ_EVENTS if left is None else min(left, READ_EVENTS)
             params = {"stream": stream, "after": after_version, "limit": wanted}
             with self._database.reading() as connection:
-                events = self._database.raw_events(connection.run("read_stream", params))
+                events = connection.raw_events(connection.run("read_stream", params))
             yield from events
             if len(events) < wanted:
                 return
@@ -180,16 +180,16 @@ class Journal:
         if after is None:
             self._prepare()
             with self._database.reading() as connection:
-                after = self._database.settled_end(connection)
+                after = connection.settled_end()
         self._database.listen()
         while not stop():
-            heard = self._database.bell.rings
+            heard = self._database.wake.count
             for event in self.read_raw(after=after):
                 after = event.position
                 yield event
                 if stop():
                     return
-            self._database.bell.wait(heard, TAIL_SECONDS)
+            self._database.wake.wait(heard, TAIL_SECONDS)
 
     @contextmanager
     def transaction(self) -> Iterator[Run]:

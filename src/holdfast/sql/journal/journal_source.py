@@ -1,39 +1,76 @@
-"""The journal as a source of events."""
+"""The journal as a feed, for one runner."""
 
 from __future__ import annotations
 
-from holdfast.errors import HoldfastError
+import time
+
+from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
+from holdfast.sql.store.head_reader import HeadReader, HeadSnapshot
 from holdfast.sql.store.session import SqlSession
+
+REST_SECONDS = 10.0
+"""Time without an event after which a runner lets go of its connection."""
 
 
 class JournalSource:
-    """The journal as a feed, read on a runner's connection."""
+    """Reads the journal on the runner's own connection, or at the head together with others.
 
-    def __init__(self, session: SqlSession, *, reads_ahead: bool = False) -> None:
-        """`reads_ahead`: the server looks for the next events while these are applied."""
-        self._session, self._database = session, session.database
-        self.reads_ahead = reads_ahead
-        self._heard = self._database.bell.rings
+    A runner that found nothing is idle. Its polls are answered by snapshots that all runners of the
+    process share. A wake-up is news: then the journal is read at once.
+    """
+
+    def __init__(self, session: SqlSession, head_reader: HeadReader, *, shares: bool) -> None:
+        """`shares`: other runners of the process follow the journal too."""
+        self._session, self._head_reader, self._shares = session, head_reader, shares
+        self._wake = session.database.wake
+        self._heard = self._read_at = self._wake.count
+        """The counts of wake-ups when it waited last, and when the journal was read last."""
+        self._is_idle = False
+        self._is_ahead = False
+        """Whether the next events are read ahead on the runner's own connection."""
+        self._busy_at = time.monotonic()
+        self._pause_seconds = 0.0
 
     def read(self, after: int, limit: int) -> Chunk:
-        self._heard = self._database.bell.rings
-        connection = self._session.connection
-        chunk = self._database.settled(connection, after, limit)
-        if self.reads_ahead and 1 < limit == len(chunk.events):
-            self._database.ask(connection, chunk.events[-1].position, limit)
+        if self._has_nothing(after):
+            return Chunk(())
+        self._heard = self._read_at = self._wake.count
+        chunk = self._read_shared(after, limit) if self._shares else None
+        if chunk is None:
+            chunk = self._session.connection.settled(after, limit, ahead=True)
+            self._is_ahead = len(chunk.events) == limit
+        self._note(len(chunk.events))
         return chunk
 
-    def extent(self, after: int, limit: int) -> EventRange:
-        self._heard = self._database.bell.rings
-        return self._database.extent(self._session.connection, after, limit)
+    def _read_shared(self, after: int, limit: int) -> Chunk | None:
+        if self._is_ahead and self._head_reader.covers(after):
+            # The server may hold a lock until its answer is taken: nobody waits for another
+            # runner meanwhile, who may wait for that lock.
+            self._session.connection.forget_ahead()
+            self._is_ahead = False
+        found = None if self._is_ahead else self._head_reader.read(after, limit)
+        if found is None:
+            return None
+        chunk, self._heard = found
+        self._read_at = self._heard
+        return chunk
+
+    def next_range(self, after: int, limit: int) -> EventRange:
+        if self._has_nothing(after):
+            return EventRange(after, after, 0, None)
+        self._heard = self._read_at = self._wake.count
+        found = self._session.connection.settled_range(after, limit)
+        self._note(found.events)
+        return found
 
     def head(self) -> int:
         return int(self._session.connection.run("head")[0][0])
 
     def check(self, checkpoint: Checkpoint) -> Checkpoint:
+        self.forget()
         head = self.head()
         if checkpoint.position > head:
             raise HoldfastError(
@@ -44,19 +81,54 @@ class JournalSource:
             )
         return checkpoint
 
-    def assure(self) -> None:
+    def verify(self) -> None:
         """The journal is always the same."""
 
-    def take_in(self) -> None:
-        """Waits for what it has asked for."""
-        if not self._session.is_resting:
-            self._database.take_in(self._session.connection)
+    def has_confirmed(self, checkpoint: Checkpoint) -> bool:
+        snapshot = self._fresh_snapshot()
+        return snapshot is not None and snapshot.shows(checkpoint)
 
     def forget(self) -> None:
+        self._head_reader.forget()
         if not self._session.is_resting:
-            self._database.forget(self._session.connection)
+            self._session.connection.forget_ahead()
 
     def wait(self, timeout_seconds: float) -> bool:
-        has_rung = self._database.bell.wait(self._heard, timeout_seconds)
-        self._heard = self._database.bell.rings
-        return has_rung
+        self._rest()
+        self._head_reader.rest()
+        self._pause_seconds = timeout_seconds
+        is_woken = self._wake.wait(self._heard, timeout_seconds)
+        self._heard = self._wake.count
+        self._is_idle = self._is_idle or not is_woken
+        return is_woken
+
+    def _has_nothing(self, after: int) -> bool:
+        """Whether a snapshot shows that there is nothing to read."""
+        snapshot = self._fresh_snapshot()
+        if snapshot is None or snapshot.head > after:
+            return False
+        self._heard = self._read_at = snapshot.wakes
+        return True
+
+    def _fresh_snapshot(self) -> HeadSnapshot | None:
+        """A snapshot of a moment ago for an idle runner; None where it should ask for itself."""
+        has_news = self._wake.count != self._read_at
+        if not self._is_idle or (has_news and not self._session.is_resting):
+            return None
+        try:
+            # Half a pause: never as old as the one that the last poll has seen.
+            return self._head_reader.snapshot(self._pause_seconds / 2)
+        except StoreUnavailable:
+            return None  # The runner's own statement says what is wrong.
+
+    def _note(self, events: int) -> None:
+        self._is_idle = not events
+        if events:
+            self._busy_at = time.monotonic()
+
+    def _rest(self) -> None:
+        """Lets go of the connection after a time without an event."""
+        if self._session.is_resting or time.monotonic() - self._busy_at < REST_SECONDS:
+            return
+        if not self._head_reader.keeps_connected(self._session):
+            self._session.rest()

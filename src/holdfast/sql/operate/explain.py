@@ -58,25 +58,25 @@ def explain(
             head = int(connection.run("head")[0][0]) if is_ours(feed) else sum(heads.values())
             return [*_never_ran(head)]
         if [s.feed for s in found] == [feed] and is_ours(feed):
-            return _reasons(database, connection, found[0])
+            return _reasons(connection, found[0])
         reasons = [
             msgspec.structs.replace(
                 reason, text=f"{s.feed}: {reason.text}", fields={"feed": s.feed, **reason.fields}
             )
             for s in found
-            for reason in _reasons(database, connection, s)
+            for reason in _reasons(connection, s)
         ]
     return sorted(reasons, key=lambda reason: reason.kind in ("behind", "nothing_to_do"))
 
 
-def _reasons(database: Database, connection: Connection, status: ProjectionStatus) -> list[Reason]:
+def _reasons(connection: Connection, status: ProjectionStatus) -> list[Reason]:
     return [
         *_paused(status),
         *_mode(status),
         *_faulted(connection, status),
         *_no_worker(connection, status),
         *_waiting(status),
-        *_held(database, connection, status),
+        *_held(connection, status),
         *_resharding(connection, status),
         *_lanes_closed(connection, status),
         *_rest(status),
@@ -191,12 +191,12 @@ def _waiting(status: ProjectionStatus) -> Iterator[Reason]:
         )
 
 
-def _held(database: Database, connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
+def _held(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
     if not is_journal(status.feed):
         return
     if status.delivery == "outbox" and status.position == status.head:
         return  # Nobody reads the feed any more.
-    chunk = database.settled(connection, status.position, 1)
+    chunk = connection.settled(status.position, 1)
     if chunk.events or not chunk.held:
         return
     visible = connection.read(status.position, 1)
@@ -210,7 +210,7 @@ def _held(database: Database, connection: Connection, status: ProjectionStatus) 
             "query": None if query is None else query[:MAX_QUERY_CHARACTERS],
         }
         for pid, user, application, state, since, query in connection.run(
-            "append_holders", {"before": visible[0][0] if visible else status.head}
+            "append_holders", {"before": visible[0].position if visible else status.head}
         )
     ]
     if not holders:

@@ -351,7 +351,7 @@ class Queue:
         """Whether nothing of the feed comes before an event, now or later."""
         after, shards = checkpoint.position, shards_in(checkpoint.feed) or 1
         while True:
-            events = self._database.settled(connection, after, 1 if shards == 1 else 500).events
+            events = connection.settled(after, 1 if shards == 1 else 500).events
             for event in events:
                 if shard_feed(shard_of(event.stream, shards), shards) == checkpoint.feed:
                     return event.position == position
@@ -407,8 +407,7 @@ class Queue:
             _pass_version(connection, item, item.version)
 
     def _event(self, connection: Connection, position: int) -> RawEvent:
-        rows = connection.read(position - 1, 1)
-        for event in self._database.raw_events(rows):
+        for event in connection.read(position - 1, 1):
             if event.position == position:
                 return event
         raise HoldfastError(f"the journal has no event at position {position}")

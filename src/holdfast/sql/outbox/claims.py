@@ -72,8 +72,8 @@ class SqlClaims:
         _, until, after, *_ = self._connection.run("read_outbox", self._whose)[0]
         if until is None or after >= until:
             return 0
-        chunk = self._database.settled(self._connection, after, BACKFILL_EVENTS)
-        end = self._database.settled_end(self._connection)
+        chunk = self._connection.settled(after, BACKFILL_EVENTS)
+        end = self._connection.settled_end()
         through = chunk.events[-1].position if len(chunk.events) == BACKFILL_EVENTS else end
         through = min(through, until)
         if through <= after:
@@ -125,7 +125,7 @@ class SqlClaims:
         names = {**self._whose, "lanes": as_json(claimed), "limit": items}
         found: dict[str, list[ParkedEvent]] = {}
         for lane, *row in self._connection.run("claimed_items", names):
-            found.setdefault(lane, []).append(waiting_item(self._database, tuple(row)))
+            found.setdefault(lane, []).append(waiting_item(self._connection, tuple(row)))
         heads = [waiting[0].id for waiting in found.values()]
         self._connection.run("claim_heads", {**leased, "ids": as_json(heads), "worker": token})
         # A lane in which nothing waits, which should not be, is given back.
@@ -174,7 +174,7 @@ class SqlClaims:
     def look(self, after: int, limit: int) -> list[tuple[int, RawEvent]]:
         names = {**self._whose, "after": after, "limit": limit}
         rows = self._connection.run("look_at_items", names)
-        events = self._database.raw_events([row[1:] for row in rows])
+        events = self._connection.raw_events([row[1:] for row in rows])
         return [(row[0], event) for row, event in zip(rows, events, strict=True)]
 
     def seen(self, worker: str, tally: RelayStats) -> None:

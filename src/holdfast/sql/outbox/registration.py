@@ -55,7 +55,7 @@ def register(database: Database, definition: Definition) -> None:
             connection.run("begin_relay", whose)
             connection.run("count_lanes", whose)
         if is_new and definition.delivery.start == "now":
-            end = database.settled_end(connection)
+            end = connection.settled_end()
             connection.run("move_backfill", {**whose, "after": 0, "through": end})
         add_types(connection, definition)
         connection.run("count_registration")

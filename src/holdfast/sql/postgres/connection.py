@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -16,13 +15,15 @@ from psycopg.rows import tuple_row
 from psycopg.types.string import TextBinaryLoader
 
 from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.model.event import RawEvent
 from holdfast.model.row_type import Column, Key, TableSpec
+from holdfast.runtime.store.ranges import EventRange
+from holdfast.runtime.store.source import Chunk
 from holdfast.runtime.store.transaction import RowChanges
 from holdfast.sql.database import Row, transaction_ended
 from holdfast.sql.postgres.array_packing import packed
 from holdfast.sql.postgres.handler_tx import PostgresTx
-from holdfast.sql.postgres.prefetch import Answer, Prefetch
-from holdfast.sql.postgres.prepared import Prepared, are_packed
+from holdfast.sql.postgres.prefetch import Prefetch
 from holdfast.sql.postgres.row_statements import (
     arrays,
     deleting,
@@ -32,6 +33,7 @@ from holdfast.sql.postgres.row_statements import (
     writing,
     writing_with,
 )
+from holdfast.sql.postgres.settled import next_settled, settled_rows
 from holdfast.sql.queries import pyformat, query
 
 if TYPE_CHECKING:
@@ -48,24 +50,23 @@ CANCEL_SECONDS = 5.0
 class PostgresConnection:
     """One psycopg connection in autocommit mode."""
 
-    def __init__(
-        self, database: PostgresDatabase, raw: psycopg.Connection[Row], *, is_lent: bool = False
-    ) -> None:
-        """`is_lent`: for a moment, so that it is not worth while to prepare statements."""
-        self._database, self._raw, self._is_lent = database, raw, is_lent
+    def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Row]) -> None:
+        self._database, self._raw = database, raw
         self._is_aborted = False
         # One for all our own statements: to make one costs as much as to use it.
         self._own_cursor = raw.cursor(binary=True)
-        self._ahead = Prefetch()
+        # One for events, whose JSON is kept as text.
+        self._events = raw.cursor(binary=True, row_factory=tuple_row)
+        self._events.adapters.register_loader("json", TextBinaryLoader)
+        self._prefetch = Prefetch(raw, self._events)
         self._handled: PostgresTx | None = None
         self._made: dict[str, tuple[TableSpec, str]] = {}
-        self._prepared: dict[str, Prepared] = {}
         self._succeeded: set[str] = set()
 
     @property
     def raw(self) -> psycopg.Connection[Row]:
         """The driver's connection, when it is free."""
-        self.take_in()
+        self._receive_prefetched()
         return self._raw
 
     @property
@@ -76,31 +77,54 @@ class PostgresConnection:
         with self._translated():
             return _rows(self._cursor().execute(pyformat(query(name, "postgres")), params or {}))
 
-    def read(self, after: int, limit: int) -> Sequence[Row]:
-        """On a connection that is not lent, outside of a transaction."""
-        with self._translated():
-            if self._is_lent:
-                self.take_in()
-                return self._events.execute(self._reading, _range(after, limit)).fetchall()
-            return self._statement(self._reading, self._events).run(_range(after, limit))
+    def read(self, after: int, limit: int) -> list[RawEvent]:
+        return self.raw_events(self._read(after, limit))
 
-    def ask(self, after: int, limit: int) -> None:
-        """Has the server look for events whose `answer` will be wanted, and goes on."""
-        if self._is_lent or self.raw.pgconn.transaction_status != TransactionStatus.IDLE:
-            return
-        with suppress(psycopg.Error):  # Whatever is run next fails in the same way.
-            statement = self._statement(self._reading, self._events)
-            self._ahead.ask(statement, _range(after, limit))
-
-    def answer(self) -> Answer | None:
-        """What was asked for last, once; None if nothing was."""
+    def settled(self, after: int, limit: int, *, ahead: bool = False) -> Chunk:
         with self._translated():
-            return self._ahead.answer()
+            prefetched = self._prefetch.take(after, limit)
 
-    def take_in(self) -> None:
-        """Waits for what the server is at work on: the connection does one thing at a time."""
+        def read() -> Sequence[Row]:
+            nonlocal prefetched
+            rows, prefetched = prefetched, None
+            return rows or self._read(after, limit)
+
+        rows, held = settled_rows(
+            after,
+            read=read,
+            drawn=lambda: int(self.run("last_drawn")[0][0]),
+            bound=lambda: self.run("in_flight")[0][0],
+        )
+        if ahead and not held and 1 < limit == len(rows):
+            self._read_ahead(rows[-1][0], limit)
+        return Chunk(self.raw_events(rows), held)
+
+    def forget_ahead(self) -> None:
         with self._translated():
-            self._ahead.take_in()
+            self._prefetch.take(0, 0)
+
+    def settled_range(self, after: int, limit: int) -> EventRange:
+        return next_settled(self, after, limit)
+
+    def settled_end(self) -> int:
+        drawn = int(self.run("last_drawn")[0][0])
+        bound = self.run("in_flight")[0][0]
+        return drawn if bound is None else min(drawn, bound)
+
+    def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
+        return [RawEvent(*row) for row in rows]
+
+    def _read(self, after: int, limit: int) -> Sequence[Row]:
+        with self._translated():
+            self._prefetch.receive()
+            params = {"after": after, "limit": limit}
+            return self._events.execute(pyformat(query("read", "postgres")), params).fetchall()
+
+    def _read_ahead(self, after: int, limit: int) -> None:
+        """Has the server read the next events, outside of a transaction."""
+        if self.raw.pgconn.transaction_status == TransactionStatus.IDLE:
+            with suppress(psycopg.Error):  # The next statement fails in the same way.
+                self._prefetch.send(after, limit)
 
     def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
         with self._translated():
@@ -130,10 +154,7 @@ class PostgresConnection:
         sql, values = self._with_rows(name, table), named(table, changes)
         try:
             with self._translated():
-                if are_packed(values):
-                    found = self._statement(sql).run({**params, **values})
-                else:
-                    found = self._cursor().execute(sql, {**params, **values}).fetchall()
+                found = self._cursor().execute(sql, {**params, **values}).fetchall()
                 return [row[:-1] for row in found]
         except psycopg.errors.DivisionByZero:
             return None  # By us, or by what people have made of the table: it is seen step by step.
@@ -253,26 +274,13 @@ class PostgresConnection:
         return sql
 
     def _cursor(self) -> psycopg.Cursor[Row]:
-        self.take_in()
+        self._receive_prefetched()
         return self._own_cursor
 
-    def _statement(self, sql: str, context: psycopg.Cursor[Row] | None = None) -> Prepared:
-        self.take_in()
-        known = self._prepared.get(sql)
-        if known is None:
-            known = self._prepared[sql] = Prepared(self._raw, sql, context)
-        return known
-
-    @cached_property
-    def _events(self) -> psycopg.Cursor[Row]:
-        """One for events, whose JSON is kept as text."""
-        cursor = self._raw.cursor(binary=True, row_factory=tuple_row)
-        cursor.adapters.register_loader("json", TextBinaryLoader)
-        return cursor
-
-    @property
-    def _reading(self) -> str:
-        return pyformat(query("read", "postgres"))
+    def _receive_prefetched(self) -> None:
+        """The connection does one thing at a time."""
+        with self._translated():
+            self._prefetch.receive()
 
     @property
     def is_lost(self) -> bool:
@@ -292,10 +300,6 @@ class PostgresConnection:
             if (unavailable := self._database.own_failure(error)) is None:
                 raise
             raise unavailable from error
-
-
-def _range(after: int, limit: int) -> dict[str, Any]:
-    return {"after": after, "limit": limit}
 
 
 def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:

@@ -13,18 +13,13 @@ from typing import Any
 from weakref import WeakSet
 
 from holdfast.errors import ConfigError, HoldfastError, StoreConflict, StoreUnavailable
-from holdfast.model.event import RawEvent
 from holdfast.model.row_type import Column
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
-from holdfast.runtime.store.ranges import EventRange
-from holdfast.runtime.store.source import Chunk
 from holdfast.runtime.wake import WakeSignal
 from holdfast.sql import forks
 from holdfast.sql.database import Row, causes, quote
 from holdfast.sql.postgres.column_types import TYPES
-from holdfast.sql.postgres.prefetch import Answer
-from holdfast.sql.postgres.settled import next_settled, settled_rows
 from holdfast.sql.url import PostgresUrl
 
 try:
@@ -70,7 +65,7 @@ class PostgresDatabase:
     table_options = ""
 
     def __init__(self, url: PostgresUrl) -> None:
-        self.bell = WakeSignal()
+        self.wake = WakeSignal()
         self.url = url
         try:
             given = psycopg.conninfo.conninfo_to_dict(url.uri)
@@ -94,7 +89,7 @@ class PostgresDatabase:
             self.connect_raw, max_connections=POOL_CONNECTIONS, wait_seconds=CONNECT_SECONDS
         )
         self._notifier = Notifier(self.connect_raw)
-        self._keeper = LeaseConnection(self.connect_raw, self.bell, self._notifier)
+        self._keeper = LeaseConnection(self.connect_raw, self.wake, self._notifier)
         forks.at_fork(self, PostgresDatabase.forked)
 
     def connect(self) -> PostgresConnection:
@@ -103,7 +98,7 @@ class PostgresDatabase:
     @contextmanager
     def reading(self) -> Iterator[PostgresConnection]:
         with self._pooled() as raw:
-            yield PostgresConnection(self, raw, is_lent=True)
+            yield PostgresConnection(self, raw)
 
     appending = reading
 
@@ -128,50 +123,14 @@ class PostgresDatabase:
         finally:
             connection.close()
 
-    def settled(self, connection: PostgresConnection, after: int, limit: int) -> Chunk:
-        asked = _asked(connection.answer(), after, limit)
-
-        def read() -> Sequence[Row]:
-            nonlocal asked
-            rows, asked = asked, None
-            return rows or connection.read(after, limit)
-
-        rows, held = settled_rows(
-            after,
-            read=read,
-            drawn=lambda: int(connection.run("last_drawn")[0][0]),
-            bound=lambda: connection.run("in_flight")[0][0],
-        )
-        return Chunk(self.raw_events(rows), held)
-
-    def ask(self, connection: PostgresConnection, after: int, limit: int) -> None:
-        connection.ask(after, limit)
-
-    def take_in(self, connection: PostgresConnection) -> None:
-        connection.take_in()
-
-    def forget(self, connection: PostgresConnection) -> None:
-        connection.answer()
-
-    def extent(self, connection: PostgresConnection, after: int, limit: int) -> EventRange:
-        return next_settled(connection, after, limit)
-
     def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return params
-
-    def settled_end(self, connection: PostgresConnection) -> int:
-        drawn = int(connection.run("last_drawn")[0][0])
-        bound = connection.run("in_flight")[0][0]
-        return drawn if bound is None else min(drawn, bound)
-
-    def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
-        return [RawEvent(*row) for row in rows]
 
     def listen(self) -> None:
         self._keeper.listen()
 
     def announce(self) -> None:
-        self.bell.ring()
+        self.wake.notify()
         self._notifier.kick()
 
     def lease(self, checkpoint: Checkpoint) -> Lease | None:
@@ -233,7 +192,7 @@ class PostgresDatabase:
     def forked(self) -> None:
         _abandon(list(self._opened))
         self._opened = WeakSet()
-        self.bell.renew()
+        self.wake = WakeSignal()
         self._pool.forked()
         self._keeper.forked()
         self._notifier.forked()
@@ -300,14 +259,6 @@ class PostgresDatabase:
             if (unavailable := self.own_failure(error)) is None:
                 raise
             raise unavailable from error
-
-
-def _asked(answer: Answer | None, after: int, limit: int) -> Sequence[Row] | None:
-    """The next events, if they were asked for; where there were fewer, more may have come since."""
-    if answer is None or answer.rows is None or answer.params["after"] != after:
-        return None
-    is_full = len(answer.rows) == answer.params["limit"] >= limit
-    return answer.rows[:limit] if is_full else None
 
 
 def _abandon(inherited: Sequence[psycopg.Connection[Row]]) -> None:

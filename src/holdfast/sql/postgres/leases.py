@@ -27,11 +27,11 @@ RELEASE = f"SELECT pg_advisory_unlock({_KEY})"
 
 
 class LeaseConnection:
-    """Holds the leases of this process, and rings the bell when another process has appended."""
+    """Holds the leases of this process, and wakes its runners when another process has appended."""
 
-    def __init__(self, connect: Connect, bell: WakeSignal, notifier: Notifier) -> None:
-        """`notifier`: for what it tells, the bell has rung already."""
-        self._connect, self._bell, self._notifier = connect, bell, notifier
+    def __init__(self, connect: Connect, wake: WakeSignal, notifier: Notifier) -> None:
+        """`notifier`: the runners of this process hear of its news without this."""
+        self._connect, self._wake, self._notifier = connect, wake, notifier
         self._lock = threading.RLock()
         self._raw: psycopg.Connection[Any] | None = None
         self._held: set[int] = set()
@@ -39,7 +39,7 @@ class LeaseConnection:
         self._interrupt: socket.socket | None = None
 
     def listen(self) -> None:
-        """From now on the bell rings for other processes' appends too."""
+        """From now on other processes' appends wake the runners too."""
         with self._lock:
             self._open()
 
@@ -85,7 +85,7 @@ class LeaseConnection:
     def _open(self) -> psycopg.Connection[Any]:
         if self._raw is None:
             raw = self._connect()
-            raw.add_notify_handler(lambda _: self._bell.ring())
+            raw.add_notify_handler(lambda _: self._wake.notify())
             try:
                 raw.execute(f"LISTEN {CHANNEL}")
             except psycopg.Error as error:
@@ -123,7 +123,7 @@ class LeaseConnection:
                 self._interrupt.shutdown(socket.SHUT_RDWR)
             self._interrupt.close()
             self._interrupt = None
-        self._bell.ring()
+        self._wake.notify()
 
     def _listen(self, raw: psycopg.Connection[Any], interrupt: socket.socket) -> None:
         with (
@@ -141,7 +141,7 @@ class LeaseConnection:
                     raw.pgconn.consume_input()
                     told_by = {told.be_pid for told in iter(raw.pgconn.notifies, None)}
                     if told_by - {self._notifier.backend_pid}:
-                        self._bell.ring()
+                        self._wake.notify()
         with self._lock:
             if raw is self._raw:
                 self._lose()

@@ -1,45 +1,81 @@
-"""A statement that the server runs while its client does something else; see ADR 0025."""
+"""The next events of the journal, which the server reads while a runner applies those before.
+
+A statement is sent, and its answer is taken when the connection is used again: no thread, no second
+connection. See ADR 0025.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import select
+from collections.abc import Sequence
+
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.pq.abc import PGresult
 
 from holdfast.sql.database import Row
-from holdfast.sql.postgres.prepared import Prepared
+from holdfast.sql.queries import dollar, query
 
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What was asked for, and the rows that came; None if the statement has failed."""
-
-    params: Mapping[str, Any]
-    rows: Sequence[Row] | None
+RECHECK_MILLISECONDS = 1_000
+"""Interval at which a wait looks at the connection again, where TLS hides that data has come."""
 
 
 class Prefetch:
-    """What was asked for on one connection, one statement at a time."""
+    """One read ahead on one connection."""
 
-    def __init__(self) -> None:
-        self._sent: tuple[Prepared, Mapping[str, Any]] | None = None
-        self._answer: Answer | None = None
+    def __init__(self, raw: psycopg.Connection[Row], loader: psycopg.Cursor[Row]) -> None:
+        """`loader` says how rows are loaded."""
+        self._raw, self._transformer = raw, Transformer(loader)
+        self._sql = dollar(query("read", "postgres")).encode()
+        self._sent: tuple[int, int] | None = None
+        self._answer: tuple[int, int, Sequence[Row]] | None = None
 
-    def ask(self, statement: Prepared, params: Mapping[str, Any]) -> None:
-        """Has the server run a statement; until `take_in`, the connection is good for nothing."""
+    def send(self, after: int, limit: int) -> None:
+        """Has the server read events; before any other statement, `receive` must follow."""
         self._answer = None
-        statement.send(params)
-        self._sent = statement, params
+        pgconn = self._raw.pgconn
+        with self._raw.lock:
+            pgconn.send_query_params(
+                self._sql, [str(after).encode(), str(limit).encode()], result_format=Format.BINARY
+            )
+            pgconn.flush()
+        self._sent = after, limit
 
-    def take_in(self) -> None:
-        """Waits for what the server is at work on, and keeps it."""
-        if self._sent is not None:
-            statement, params = self._sent
-            self._answer = Answer(params, statement.receive())
-            self._sent = None
+    def receive(self) -> None:
+        """Waits for the answer, if there is one, and keeps it."""
+        if self._sent is None:
+            return
+        (after, limit), self._sent = self._sent, None
+        with self._raw.lock:
+            result = self._received()
+        if result is not None and self._raw.pgconn.status == ConnStatus.BAD:
+            raise psycopg.OperationalError(result.get_error_message())
+        if result is not None and result.status == ExecStatus.TUPLES_OK:
+            self._transformer.set_pgresult(result)
+            rows = self._transformer.load_rows(0, result.ntuples, tuple)
+            self._answer = after, limit, rows
 
-    def answer(self) -> Answer | None:
-        """What has come, once."""
-        self.take_in()
+    def take(self, after: int, limit: int) -> Sequence[Row] | None:
+        """The answer, once, if it is to this question and full: a short one may have grown."""
+        self.receive()
         answer, self._answer = self._answer, None
-        return answer
+        if answer is None:
+            return None
+        asked_after, asked_limit, rows = answer
+        is_full = len(rows) == asked_limit >= limit
+        return rows[:limit] if asked_after == after and is_full else None
+
+    def _received(self) -> PGresult | None:
+        """Waits without the interpreter lock, which `get_result` would hold."""
+        pgconn, last = self._raw.pgconn, None
+        news = select.poll()
+        news.register(pgconn.socket, select.POLLIN)
+        while True:
+            while pgconn.is_busy():
+                news.poll(RECHECK_MILLISECONDS)
+                pgconn.consume_input()
+            result = pgconn.get_result()
+            if result is None:
+                return last
+            last = result

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.abc import Traversable
 from importlib.resources import files
+from itertools import count
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
@@ -37,6 +38,13 @@ def _files(dialect: str) -> Mapping[str, Traversable]:
 def numbered(sql: str) -> tuple[str, list[str]]:
     """The same statement with parameters written `?`, and their names in order."""
     return _PARAMETER.sub("?", sql), _PARAMETER.findall(sql)
+
+
+@cache
+def dollar(sql: str) -> str:
+    """The same statement with parameters written `$1`, each of them once, as libpq takes them."""
+    numbers = count(1)
+    return _PARAMETER.sub(lambda _: f"${next(numbers)}", sql)
 
 
 @cache

@@ -23,14 +23,14 @@ QUIET_SHARE = 0.01
 
 
 class ChangeWatcher:
-    """Rings the bell when another process has appended. Costs a PRAGMA every 5 to 50 ms.
+    """Wakes runners when another process has appended. Costs a PRAGMA every 5 to 50 ms.
 
-    While nobody waits for the bell it looks seldom: each look takes the interpreter from those who
+    While no runner waits it looks seldom: each look takes the interpreter from those who
     work.
     """
 
-    def __init__(self, open_reader: Callable[[], sqlite3.Connection], bell: WakeSignal) -> None:
-        self._open_reader, self._bell = open_reader, bell
+    def __init__(self, open_reader: Callable[[], sqlite3.Connection], wake: WakeSignal) -> None:
+        self._open_reader, self._wake = open_reader, wake
         self._raw: sqlite3.Connection | None = None
         self._seen: int | None = None
         self._head: int | None = None
@@ -41,7 +41,7 @@ class ChangeWatcher:
 
     def close(self) -> None:
         self._stop.set()
-        self._bell.awaited.set()
+        self._wake.awaited.set()
         self._thread.join()
 
     def _run(self) -> None:
@@ -63,7 +63,7 @@ class ChangeWatcher:
 
     def _pause(self) -> bool:
         """Waits until it is time to look; returns whether it is to stop instead."""
-        self._bell.awaited.wait(QUIET_LOOK_SECONDS)
+        self._wake.awaited.wait(QUIET_LOOK_SECONDS)
         quiet_seconds = time.monotonic() - self._changed_at
         pause_seconds = max(LOOK_SECONDS, quiet_seconds * QUIET_SHARE)
         return self._stop.wait(min(pause_seconds, QUIET_LOOK_SECONDS))
@@ -78,4 +78,4 @@ class ChangeWatcher:
         (now,) = self._raw.execute(query("head", "sqlite")).fetchone()
         if now != self._head:
             self._head = now
-            self._bell.ring()
+            self._wake.notify()

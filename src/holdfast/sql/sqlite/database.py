@@ -16,18 +16,12 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakSet
 
-import msgspec
-
 from holdfast.errors import ConfigError, StoreUnavailable
-from holdfast.model.event import RawEvent
 from holdfast.model.row_type import Column
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
-from holdfast.runtime.store.ranges import EventRange
-from holdfast.runtime.store.source import Chunk
 from holdfast.runtime.wake import WakeSignal
-from holdfast.sql import event_ranges as extents
-from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.database import causes, quote
 from holdfast.sql.forks import at_fork, calls, graveyard
 from holdfast.sql.sqlite.change_watcher import ChangeWatcher
 from holdfast.sql.sqlite.column_values import TYPES, encode, literal, plain
@@ -68,7 +62,7 @@ class SqliteDatabase:
                 f"SQLite {sqlite3.sqlite_version} is too old; "
                 f"{'.'.join(map(str, OLDEST_SQLITE))} or later is needed"
             )
-        self.bell = WakeSignal()
+        self.wake = WakeSignal()
         self.path = path
         self.main_file = f"/{uuid4()}" if path is None else str(path.absolute())
         """The file, or the name in memory, as SQLite itself lists it."""
@@ -125,42 +119,16 @@ class SqliteDatabase:
         del lock_seconds  # Whoever writes takes his turn.
         return self.writing()
 
-    def settled(self, connection: SqliteConnection, after: int, limit: int) -> Chunk:
-        # One writer: positions become visible in order.
-        rows = connection.read(after, limit)
-        return Chunk(self.raw_events(rows))
-
-    def ask(self, connection: SqliteConnection, after: int, limit: int) -> None:
-        """Nobody else could do it meanwhile."""
-
-    def take_in(self, connection: SqliteConnection) -> None:
-        """Nothing was asked for."""
-
-    def forget(self, connection: SqliteConnection) -> None:
-        """Nothing was asked for."""
-
-    def extent(self, connection: SqliteConnection, after: int, limit: int) -> EventRange:
-        # To count a range takes two thirds of the time, and mostly there is no hole in it.
-        extent = extents.between(connection, after, after + limit)
-        return extent if extent.events == limit else extents.next_events(connection, after, limit)
-
     def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return plain(params)
-
-    def settled_end(self, connection: SqliteConnection) -> int:
-        return int(connection.run("head")[0][0])
-
-    def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
-        # Reads ids and times from their text, too, without a step in Python for each row.
-        return msgspec.convert(rows, list[RawEvent])
 
     def listen(self) -> None:
         with self._readers_lock:
             if self._watcher is None and self.path is not None:
-                self._watcher = ChangeWatcher(self.open_reader, self.bell)
+                self._watcher = ChangeWatcher(self.open_reader, self.wake)
 
     def announce(self) -> None:
-        self.bell.ring()
+        self.wake.notify()
 
     def lease(self, checkpoint: Checkpoint) -> Lease | None:
         self.listen()
@@ -235,7 +203,7 @@ class SqliteDatabase:
         self._close_shared()
 
     def forked(self) -> None:
-        self.bell.renew()
+        self.wake = WakeSignal()
         self._turns.forked()
         self._leases.forked()
         if self.turnstile is not None:

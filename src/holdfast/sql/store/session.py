@@ -25,7 +25,7 @@ from holdfast.runtime.store.transaction import RowChanges
 from holdfast.sql.database import Connection, Database, Row, handled_database
 from holdfast.sql.process_name import has_died, process_name
 from holdfast.sql.store.checkpoints import changed, fenced, of
-from holdfast.sql.store.head_poller import HeadPoller, HeadSnapshot
+from holdfast.sql.store.head_reader import HeadReader
 from holdfast.sql.store.shard_layouts import admit
 from holdfast.sql.store.sql_ranges import SqlRangeStatements
 from holdfast.sql.store.tables import prepare_tables
@@ -38,8 +38,6 @@ class SqlSession:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.look: HeadSnapshot | None = None
-        """What answers the next question for the epoch, where it was just looked for."""
         self._connection: Connection | None = database.connect()
         self._leads: Checkpoint | None = None
 
@@ -106,9 +104,6 @@ class SqlSession:
         _lead_on(self.connection, checkpoint)
 
     def check_epoch(self, checkpoint: Checkpoint) -> None:
-        look, self.look = self.look, None
-        if look is not None and look.shows(checkpoint):
-            return
         names = {
             "id": checkpoint.id,
             "epoch": checkpoint.epoch,
@@ -128,7 +123,7 @@ class SqlSession:
     def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[ParkedEvent]:
         names = {**of(checkpoint), "lane": lane, "limit": limit}
         query = "lane_items" if is_ours(checkpoint.feed) else "lane_items_by_version"
-        return [waiting_item(self.database, row) for row in self.connection.run(query, names)]
+        return [waiting_item(self.connection, row) for row in self.connection.run(query, names)]
 
     def read_versions(self, checkpoint: Checkpoint, streams: Sequence[str]) -> dict[str, int]:
         names = {"projection": checkpoint.projection, "streams": as_json(streams)}
@@ -146,7 +141,7 @@ class SqlSession:
     def undecoded_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[ParkedEvent]:
         names = {**of(checkpoint), "lane": lane, "limit": limit}
         rows = self.connection.run("undecoded_items", names)
-        return [waiting_item(self.database, row) for row in rows]
+        return [waiting_item(self.connection, row) for row in rows]
 
     def renumber(self, checkpoint: Checkpoint, events: Mapping[int, RawEvent]) -> None:
         with self.connection.transaction():
@@ -302,14 +297,14 @@ class SqlSession:
 class SqlLeases:
     """Leases of one process."""
 
-    def __init__(self, database: Database, looks: HeadPoller | None = None) -> None:
-        self._database, self._looks = database, looks or HeadPoller(database)
+    def __init__(self, database: Database, head_reader: HeadReader | None = None) -> None:
+        self._database, self._head_reader = database, head_reader or HeadReader(database)
 
     def acquire(self, checkpoint: Checkpoint) -> Lease | None:
         return self._database.lease(checkpoint)
 
     def is_taken(self, checkpoint: Checkpoint) -> bool:
-        return self._looks.is_leased(checkpoint)
+        return self._head_reader.is_leased(checkpoint)
 
     def cut_off(self, checkpoint: Checkpoint) -> None:
         self._database.cut_off(checkpoint.id)
@@ -329,9 +324,9 @@ def needs_reset(projection: str) -> ProjectionFaulted:
     )
 
 
-def waiting_item(database: Database, row: Row) -> ParkedEvent:
+def waiting_item(connection: Connection, row: Row) -> ParkedEvent:
     id_, status, next_attempt_at, retries, attempts, first_failed_at, history, *event, kept = row
-    (raw,) = database.raw_events([tuple(event)])
+    (raw,) = connection.raw_events([tuple(event)])
     record = FailureHistory(
         attempts, moment(first_failed_at), msgspec.json.decode(history, type=tuple[Attempt, ...])
     )

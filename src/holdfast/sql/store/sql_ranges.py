@@ -12,7 +12,7 @@ from holdfast.model.sql_spec import JOURNAL_COLUMNS, PayloadField, SqlSpec
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.transaction import HandlerTx
-from holdfast.sql import event_ranges as extents
+from holdfast.sql import event_ranges
 from holdfast.sql.database import Connection, Database, quote
 from holdfast.sql.postgres.column_types import TYPES
 from holdfast.sql.store.checkpoints import of
@@ -55,20 +55,20 @@ class SqlRangeStatements:
             f"ORDER BY e.position LIMIT {at('limit')}"
         )
 
-    def stretch(self, after: int, through: int) -> EventRange:
-        return extents.between(self._connection(), after, through)
+    def between(self, after: int, through: int) -> EventRange:
+        return event_ranges.between(self._connection(), after, through)
 
-    def waiting(self, checkpoint: Checkpoint, extent: EventRange) -> Iterator[RawEvent]:
-        params = {**self._params(extent), **of(checkpoint), "limit": WAITING_EVENTS}
+    def waiting(self, checkpoint: Checkpoint, events: EventRange) -> Iterator[RawEvent]:
+        params = {**self._params(events), **of(checkpoint), "limit": WAITING_EVENTS}
         while True:
             rows = self._connection().run_native(self._waiting, params)
-            yield from self._database.raw_events(rows)
+            yield from self._connection().raw_events(rows)
             if len(rows) < WAITING_EVENTS:
                 return
             params["after"] = rows[-1][0]
 
-    def apply(self, extent: EventRange, closed_for: Checkpoint | None) -> None:
-        params = self._params(extent)
+    def apply(self, events: EventRange, closed_for: Checkpoint | None) -> None:
+        params = self._params(events)
         if closed_for is not None:
             params |= of(closed_for)
         for statement in self._all if closed_for is None else self._open:
@@ -79,8 +79,8 @@ class SqlRangeStatements:
         for statement in self._one:
             tx.execute(statement, self._database.plain(params))
 
-    def _params(self, extent: EventRange) -> dict[str, Any]:
-        return {"after": extent.after, "through": extent.through, **self._types}
+    def _params(self, events: EventRange) -> dict[str, Any]:
+        return {"after": events.after, "through": events.through, **self._types}
 
 
 @dataclass(frozen=True, slots=True)

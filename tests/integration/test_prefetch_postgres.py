@@ -1,9 +1,8 @@
-"""The next events are asked for while those before them are applied: on PostgreSQL alone."""
+"""PostgreSQL reads the next events while a runner applies those before."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -13,15 +12,11 @@ from holdfast import App, Event, Journal, NewEvent, StoreUnavailable, TableProje
 from holdfast.runtime.run import batch_reader as reading
 from holdfast.runtime.store.source import Chunk, Source
 from holdfast.sql.database import Database, Row
-from holdfast.sql.journal.following_source import FollowingSource
 from holdfast.sql.journal.journal_source import JournalSource
-from holdfast.sql.postgres import database as postgres
 from holdfast.sql.postgres.connection import PostgresConnection
-from holdfast.sql.postgres.database import PostgresDatabase
-from holdfast.sql.postgres.prefetch import Answer
-from holdfast.sql.store.head_poller import HeadPoller
+from holdfast.sql.postgres.prefetch import Prefetch
+from holdfast.sql.store.head_reader import HeadReader
 from holdfast.sql.store.session import SqlSession
-from holdfast.sql.store.shared_reads import SharedReads
 from tests.contracts.running import Sum, Sums
 from tests.contracts.samples import WAIT_SECONDS, Counted, execute, fetch
 from tests.integration.databases import OnPostgres
@@ -38,7 +33,7 @@ class TestReadingAhead(OnPostgres):
 
     @pytest.fixture
     def source(self, session: SqlSession) -> JournalSource:
-        return JournalSource(session, reads_ahead=True)
+        return JournalSource(session, HeadReader(session.database), shares=False)
 
     @pytest.fixture
     def connection(self, session: SqlSession) -> PostgresConnection:
@@ -111,15 +106,15 @@ class TestReadingAhead(OnPostgres):
         url: str,
         session: SqlSession,
         connection: PostgresConnection,
+        source: JournalSource,
         add: Callable[[int], list[UUID]],
         statement: str,
     ) -> None:
         """Whatever is run next works, or says that the connection is gone."""
         ids = add(6)
-        connection.read(**ASKED)  # To prepare it, the table must not be locked.
         with psycopg.connect(url, autocommit=True) as other:
             other.execute("BEGIN; LOCK TABLE holdfast_event IN ACCESS EXCLUSIVE MODE")
-            connection.ask(**ASKED)
+            connection._read_ahead(**ASKED)
             pid = connection._raw.info.backend_pid
             waits = "SELECT count(*) FROM pg_locks WHERE pid = %s AND NOT granted"
             wait_until(
@@ -132,19 +127,8 @@ class TestReadingAhead(OnPostgres):
                 session.rest()
             else:
                 assert connection.run("last_drawn") == [(6,)]
-                assert connection.answer() == Answer(ASKED, None)
-        assert _read(JournalSource(session), 3) == ids[3:]
-
-    def test_the_server_has_forgotten_the_statement(
-        self,
-        connection: PostgresConnection,
-        source: JournalSource,
-        add: Callable[[int], list[UUID]],
-    ) -> None:
-        ids = add(9)
-        for after in (0, 3):
-            connection.raw.execute("DEALLOCATE ALL")
-            assert _read(source, after) == ids[after : after + 3]
+                assert connection._prefetch.take(**ASKED) is None
+        assert _read(source, 3) == ids[3:]
 
     def test_nothing_is_asked_for_inside_a_transaction(
         self, connection: PostgresConnection, add: Callable[[int], list[UUID]]
@@ -152,56 +136,11 @@ class TestReadingAhead(OnPostgres):
         """Its end is the driver's, and would meet a connection that is at work."""
         add(6)
         with connection.transaction():
-            connection.ask(**ASKED)
-        assert connection.answer() is None
-        connection.ask(**ASKED)
-        answer = connection.answer()
-        assert answer is not None
-        assert answer.params == ASKED
-        assert len(answer.rows or ()) == 3
-        assert connection.answer() is None
-
-    def test_those_who_go_together_don_t_read_ahead(
-        self, database: Database, add: Callable[[int], list[UUID]]
-    ) -> None:
-        """Each of them would read what one can read for all."""
-        ids, recent = add(30), SharedReads(database.bell)
-        with (
-            closing(HeadPoller(database)) as looks,
-            closing(SqlSession(database)) as ours,
-            closing(SqlSession(database)) as theirs,
-        ):
-            one, other = (
-                FollowingSource(ours, looks, recent),
-                FollowingSource(theirs, looks, recent),
-            )
-            assert not _asks(one, ours, 0), "it is not known yet who comes along"
-            assert _asks(one, ours, 3), "nobody came"
-            assert _read(other, 3) == ids[3:6]
-            assert not _asks(one, ours, 6), "another one came"
-            assert not _asks(other, theirs, 6), "it has taken what was read"
-            assert not _asks(other, theirs, 9), "it reads, and may be followed"
-            assert _asks(other, theirs, 12), "it was not"
-            assert _asks(other, theirs, 15)
-
-    def test_nobody_waits_for_others_before_its_answer_is_in(
-        self, database: Database, add: Callable[[int], list[UUID]]
-    ) -> None:
-        """They may wait for somebody who waits for the lock that the server holds meanwhile."""
-        add(12)
-        waited: list[bool] = []
-
-        class Watched(SharedReads):
-            def read(self, after: int, limit: int, read: Callable[[], Chunk]) -> tuple[Chunk, int]:
-                assert isinstance(session.connection, PostgresConnection)
-                waited.append(session.connection._ahead._sent is not None)
-                return super().read(after, limit, read)
-
-        with closing(HeadPoller(database)) as looks, closing(SqlSession(database)) as session:
-            source = FollowingSource(session, looks, Watched(database.bell))
-            for after in (0, 3, 6, 9):
-                source.read(after, 3)
-        assert waited == [False] * 4
+            connection._read_ahead(**ASKED)
+        assert connection._prefetch.take(**ASKED) is None
+        connection._read_ahead(**ASKED)
+        assert len(connection._prefetch.take(**ASKED) or ()) == 3
+        assert connection._prefetch.take(**ASKED) is None
 
     def test_an_answer_larger_than_all_buffers(
         self, journal: Journal, source: JournalSource, connection: PostgresConnection
@@ -260,14 +199,14 @@ def _count_answers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Gets a number for every read that was answered before it was made."""
     used: list[int] = []
 
-    def asked(*args: Any) -> Sequence[Row] | None:
-        rows = before(*args)
+    def take(self: Prefetch, after: int, limit: int) -> Sequence[Row] | None:
+        rows = before(self, after, limit)
         if rows is not None:
             used.append(len(rows))
         return rows
 
-    before = postgres._asked
-    monkeypatch.setattr(postgres, "_asked", asked)
+    before = Prefetch.take
+    monkeypatch.setattr(Prefetch, "take", take)
     return used
 
 
@@ -275,20 +214,13 @@ def _count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Gets the limit of every read."""
     limits: list[int] = []
 
-    def settled(self: PostgresDatabase, connection: Any, after: int, limit: int) -> Chunk:
+    def settled(self: PostgresConnection, after: int, limit: int, *, ahead: bool = False) -> Chunk:
         limits.append(limit)
-        return before(self, connection, after, limit)
+        return before(self, after, limit, ahead=ahead)
 
-    before = PostgresDatabase.settled
-    monkeypatch.setattr(PostgresDatabase, "settled", settled)
+    before = PostgresConnection.settled
+    monkeypatch.setattr(PostgresConnection, "settled", settled)
     return limits
-
-
-def _asks(source: FollowingSource, session: SqlSession, after: int) -> bool:
-    """Whether it asks for the next three events when it reads these."""
-    source.read(after, 3)
-    assert isinstance(session.connection, PostgresConnection)
-    return session.connection.answer() is not None
 
 
 def _read(source: Source, after: int, *, limit: int = 3) -> list[UUID]:

@@ -1,6 +1,5 @@
-"""Runners that have nothing to do: one look for all of them, and hardly a connection."""
+"""Runners that have nothing to do: one poll for all of them, and hardly a connection."""
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -10,11 +9,9 @@ import pytest
 
 from holdfast import App, Event, Poll, Projection, TableProjection, Tx, on
 from holdfast.runtime.signals import Committed, LeaseLost, Paused, Resumed
-from holdfast.sql.journal import following_source as idle
-from holdfast.sql.store import head_poller as looks
-from holdfast.sql.store import wake_pacer as pace
+from holdfast.sql.journal import journal_source
+from holdfast.sql.store import head_reader
 from holdfast.sql.store.session import SqlSession
-from holdfast.sql.store.shared_reads import SharedReads
 from tests.contracts.samples import fetch
 from tests.support.postgres import wait_until
 from tests.support.sql import execute
@@ -62,13 +59,13 @@ class Sums(TableProjection[Sum]):
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has nothing to do lets go at once."""
-    monkeypatch.setattr(idle, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(journal_source, "REST_SECONDS", 0.0)
 
 
 @pytest.fixture
 def alone(eager: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where there is only one."""
-    monkeypatch.setattr(looks, "KEPT_CONNECTIONS", 0)
+    monkeypatch.setattr(head_reader, "KEPT_CONNECTIONS", 0)
 
 
 @pytest.fixture
@@ -112,7 +109,7 @@ def test_fifty_idle_projections_hold_hardly_a_connection(eager: None, postgres_u
 
         names = add_many(app)
         # One has the leases and listens, one looks, one is the pool's, and one notifies.
-        few = 4 + looks.KEPT_CONNECTIONS
+        few = 4 + head_reader.KEPT_CONNECTIONS
         with app.running():
             for by in (1, 10, 100):
                 position = app.journal.append("a", [Counted(by)]).position
@@ -143,7 +140,9 @@ def test_fifty_projections_that_stand_by_hold_hardly_a_connection(postgres_url: 
                 first.wait_for(name, position, timeout_seconds=WAIT_SECONDS)
             stack.enter_context(second.running())
             wait_until(
-                lambda: len(second._looks._awaited) == PROJECTIONS, WAIT_SECONDS, "all to stand by"
+                lambda: len(second._head_reader._standing_by) == PROJECTIONS,
+                WAIT_SECONDS,
+                "all to stand by",
             )
             # One would have the leases, and one is the pool's.
             wait_until(lambda: connections() <= 2, WAIT_SECONDS, "connections to be closed")
@@ -209,77 +208,17 @@ def test_whoever_wakes_up_leads_on_its_new_connection(alone: None, postgres_url:
 def test_whoever_rests_looks_anew_after_a_ring(alone: None, app: App) -> None:
     app.migrate()
     with (
-        closing(looks.HeadPoller(app._database)) as shared,
+        closing(head_reader.HeadReader(app._database)) as shared,
         closing(SqlSession(app._database)) as session,
     ):
-        source = idle.FollowingSource(session, shared)
+        source = journal_source.JournalSource(session, shared, shares=False)
         assert not source.read(0, 10).events
-        app._database.bell.ring()
+        app._database.wake.notify()
         assert source.wait(timeout_seconds=3600)
         assert session.is_resting
         assert not source.read(0, 10).events
         app.journal.append("a", [Counted(1)])
         assert [event.position for event in source.read(0, 10).events] == [1]
-
-
-def test_many_keep_a_beat(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an event each waits for the end of the beat, or of its pause; after nothing, no one."""
-    monkeypatch.setattr(pace, "SHARE_SECONDS", 3600.0)
-    monkeypatch.setattr(pace, "LONGEST_SECONDS", 3600.0)
-    app.migrate()
-    bell, pause_seconds = app._database.bell, 0.1
-    recent = SharedReads(bell)
-    with (
-        closing(looks.HeadPoller(app._database)) as shared,
-        closing(SqlSession(app._database)) as session,
-    ):
-        sources = [idle.FollowingSource(session, shared, recent) for _ in range(2)]
-        app.journal.append("a", [Counted(1)])
-        for source in sources:
-            assert source.wait(timeout_seconds=3600)
-            assert len(source.read(0, 10).events) == 1
-        app.journal.append("a", [Counted(2)])
-        for source in sources:
-            began = time.monotonic()
-            assert source.wait(pause_seconds)
-            assert time.monotonic() - began >= pause_seconds
-            assert len(source.read(1, 10).events) == 1
-            assert not source.read(2, 10).events
-        app.journal.append("a", [Counted(3)])
-        for source in sources:
-            assert source.wait(timeout_seconds=3600)  # Not to the end of the beat.
-            assert len(source.read(2, 10).events) == 1
-
-
-def test_what_comes_in_a_beat_is_committed_together(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pace, "SHARE_SECONDS", 1800.0)
-    monkeypatch.setattr(pace, "LONGEST_SECONDS", 3600.0)
-    committed: dict[str, list[int]] = {"eager": [], "calm": [], "calm too": []}
-
-    def note(signal: object) -> None:
-        if isinstance(signal, Committed):
-            committed[signal.projection].append(signal.position)
-
-    calm = Poll(interval_seconds=2.0, empty_backoff_seconds=3600.0)
-    for name, poll in (("eager", Poll.realtime()), ("calm", calm), ("calm too", calm)):
-        app.projection(name=name, poll=poll)(Sums)
-    app.listen(note)
-    with app.running():
-        position = app.journal.append("a", [Counted(1)]).position
-        for name in committed:
-            app.wait_for(name, position, timeout_seconds=WAIT_SECONDS)
-        for by in range(2, 6):
-            last = app.journal.append("a", [Counted(by)]).position
-            app.wait_for("eager", last, timeout_seconds=WAIT_SECONDS)
-        for name in committed:
-            app.wait_for(name, last, timeout_seconds=WAIT_SECONDS)
-    eager, *others = committed.values()
-    assert eager == [1, 2, 3, 4, 5]
-    for positions in others:
-        assert (positions[0], positions[-1]) == (1, 5)
-        assert len(positions) < 5
 
 
 def test_an_append_that_nobody_announces_is_found(alone: None, app: App, store_url: str) -> None:
