@@ -14,39 +14,39 @@ from holdfast.errors import HoldfastError
 
 COMMANDS = {
     "audit": (
-        "holdfast.cli.operate.audit",
+        "operate.audit",
         "Show what people have changed, the latest first: who, when, what and why.",
     ),
-    "demo": ("holdfast.cli.demo", "Show the product at work, in half a minute."),
+    "demo": ("demo.command", "Show the product at work, in half a minute."),
     "depose": (
-        "holdfast.cli.operate.lifecycle",
+        "operate.lifecycle",
         "Take a projection from the process that runs it, frozen or not.",
     ),
     "explain": (
-        "holdfast.cli.operate.explain",
+        "operate.explain",
         "Say why a projection does not advance, and what to do about it.",
     ),
     "forward": (
-        "holdfast.cli.operate.control",
+        "operate.control",
         "Go on from a later offset of a Kafka partition, past records that are gone.",
     ),
     "journal": (
-        "holdfast.cli.journal",
+        "journal",
         "Append to the journal, look into it, export and import it.",
     ),
-    "migrate": ("holdfast.cli.operate.lifecycle", "Create or update holdfast's own tables."),
+    "migrate": ("operate.lifecycle", "Create or update holdfast's own tables."),
     "outbox": (
-        "holdfast.cli.outbox",
+        "outbox",
         "Outbox projections: what waits, who works, and in which mode.",
     ),
-    "pause": ("holdfast.cli.operate.control", "Stop a projection's work until it is resumed."),
-    "queue": ("holdfast.cli.queue.queue", "Look into the queue, and put right what waits there."),
-    "reset": ("holdfast.cli.operate.lifecycle", "Clear a projection, to build it again."),
-    "resume": ("holdfast.cli.operate.control", "Let a paused projection go on."),
-    "reshard": ("holdfast.cli.operate.control", "Change how many shards a projection has."),
-    "rewind": ("holdfast.cli.operate.control", "Go back, so that events are applied again."),
-    "run": ("holdfast.cli.run.run", "Run the projections of an app until SIGTERM or SIGINT."),
-    "status": ("holdfast.cli.operate.status", "Show how far each projection is."),
+    "pause": ("operate.control", "Stop a projection's work until it is resumed."),
+    "queue": ("queue.commands", "Look into the queue, and put right what waits there."),
+    "reset": ("operate.lifecycle", "Clear a projection, to build it again."),
+    "resume": ("operate.control", "Let a paused projection go on."),
+    "reshard": ("operate.control", "Change how many shards a projection has."),
+    "rewind": ("operate.control", "Go back, so that events are applied again."),
+    "run": ("run.command", "Run the projections of an app until SIGTERM or SIGINT."),
+    "status": ("operate.status", "Show how far each projection is."),
 }
 """Each command's module, where it has its name, and what it says of itself first."""
 
@@ -61,7 +61,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(module), cmd_name)
+        command: click.Command = getattr(import_module(f"holdfast.cli.{module}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -12,7 +12,7 @@ from holdfast.cli.app_argument import takes_app
 from holdfast.cli.confirm import by_option, confirm, note_option, yes_option
 from holdfast.cli.operate.status import wide_console
 from holdfast.cli.output import json_option, print_json, shown
-from holdfast.cli.queue.items import plain, table_of
+from holdfast.cli.queue.item_view import plain, table_of
 from holdfast.model.definition import MODES, Mode
 from holdfast.runtime.store.queue_items import STATUSES, Status
 from holdfast.sql.operate.outbox import OutboxReport

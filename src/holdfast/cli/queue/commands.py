@@ -14,7 +14,14 @@ from holdfast.cli.app_argument import takes_app
 from holdfast.cli.confirm import by_option, confirm, note_option, yes_option
 from holdfast.cli.operate.status import wide_console
 from holdfast.cli.output import json_option, plural, print_json
-from holdfast.cli.queue.items import in_full, line_of, plain, stats_table, table_of, why_left_alone
+from holdfast.cli.queue.item_view import (
+    in_full,
+    line_of,
+    plain,
+    stats_table,
+    table_of,
+    why_left_alone,
+)
 from holdfast.errors import HoldfastError
 from holdfast.model.feed_names import JOURNAL
 from holdfast.runtime.store.queue_items import STATUSES, QueueChange, QueueItem, QueueSelection
