@@ -10,8 +10,7 @@ import msgspec
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.confirm import by_option, confirm, note_option, yes_option
-from holdfast.cli.operate.status import wide_console
-from holdfast.cli.output import json_option, print_json, shown
+from holdfast.cli.output import add_row, json_option, new_table, print_json, stdout_console
 from holdfast.cli.queue.item_view import plain, table_of
 from holdfast.model.definition import MODES, Mode
 from holdfast.runtime.store.queue_items import STATUSES, Status
@@ -109,19 +108,13 @@ def _plain(report: OutboxReport) -> dict[str, object]:
 
 
 def _print(reports: Sequence[OutboxReport]) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("projection", no_wrap=True)
-    table.add_column("mode")
-    for title in ("workers", "pending", "processing", "failed", "dead", "oldest", "applied"):
-        table.add_column(title, justify="right", no_wrap=True)
+    counts = ("workers", "pending", "processing", "failed", "dead", "oldest", "applied")
+    table = new_table("projection", "mode", *counts, right=counts)
     for report in reports:
         depth = report.depth
-        table.add_row(
-            Text(shown(report.projection)),
+        add_row(
+            table,
+            report.projection,
             report.mode,
             f"{sum(relay.is_alive for relay in report.relays)}",
             f"{depth['pending']:,}",
@@ -131,7 +124,7 @@ def _print(reports: Sequence[OutboxReport]) -> None:
             f"{report.oldest_pending_seconds:,.0f} s",
             f"{report.applied:,}",
         )
-    console = wide_console()
+    console = stdout_console()
     console.print(table)
     for report in reports:
         if report.backfill_left:

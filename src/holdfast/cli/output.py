@@ -1,19 +1,27 @@
-"""What commands print: JSON lines, texts safe for a terminal, logs, progress, and no password."""
+"""What commands print: JSON, texts safe for a terminal, tables, logs, progress, and no password."""
 
 from __future__ import annotations
 
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+PIPE_CHARACTERS = 1_000
+"""Width of a table on a pipe: nothing is cut for a terminal that is not there."""
 
 _SECRETS = (
     (re.compile(r"(://[^\s/:@]*|\b\w+):(?!//)\S*@"), r"\1:***@"),
@@ -35,16 +43,32 @@ def print_json(value: Any) -> None:
 
 
 def shown(text: str) -> str:
-    """Text with what a terminal would obey made visible."""
+    """The text with control characters escaped, so that a terminal does not obey them."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def one_line(text: str) -> str:
-    """The first line of a text, and whether there is more."""
+def one_line(text: str, *, max_characters: int | None = None) -> str:
+    """The first line of a text; … stands for the rest."""
     first, _, rest = text.strip().partition("\n")
-    return shown(first) + (" …" if rest.strip() else "")
+    line = shown(first) + (" …" if rest.strip() else "")
+    if max_characters is None or len(line) <= max_characters:
+        return line
+    return f"{line[:max_characters]}…"
+
+
+def utc(at: datetime) -> str:
+    """A time in UTC, to the second."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def duration(seconds: float) -> str:
+    """A duration in its largest unit: 5 min, 2 h."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
 
 
 def plural(count: int, noun: str) -> str:
@@ -52,8 +76,39 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def stdout_console() -> Console:
+    """A console as wide as the terminal; on a pipe, as wide as the table needs."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else PIPE_CHARACTERS)
+
+
+def new_table(*columns: str, right: Collection[str] = (), fold: Collection[str] = ()) -> Table:
+    """A table with these columns: some aligned right, some with cells of several lines."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in columns:
+        table.add_column(
+            title,
+            justify="right" if title in right else "left",
+            no_wrap=title not in fold,
+            overflow="fold" if title in fold else "ellipsis",
+        )
+    return table
+
+
+def add_row(table: Table, *cells: str | tuple[str, str]) -> None:
+    """Adds a row of texts, or pairs of a text and its style. No text is taken for Rich's markup."""
+    from rich.text import Text
+
+    pairs = [(cell, "") if isinstance(cell, str) else cell for cell in cells]
+    table.add_row(*(Text(shown(text), style=style) for text, style in pairs))
+
+
 def redacted(text: str) -> str:
-    """Text without the password of any URL in it: a traceback quotes lines of the user's code."""
+    """The text without passwords: a traceback quotes lines of the user's code, URLs among them."""
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text

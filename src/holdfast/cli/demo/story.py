@@ -7,16 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from holdfast.cli.demo import bank
 from holdfast.cli.demo.audit import Check
 from holdfast.cli.demo.screen import Screen
 from holdfast.cli.demo.worker import Worker
 from holdfast.cli.demo.writers import ACCOUNTS, THREADS, Writers
 from holdfast.cli.operate.status import read_statuses
+from holdfast.cli.output import add_row, new_table
 from holdfast.errors import HoldfastError
 
 KILL_AT = 0.4
@@ -63,14 +60,10 @@ def tell(screen: Screen, writers: Writers, folder: Path) -> None:
 def report(screen: Screen, checks: Sequence[Check]) -> None:
     """Shows what was compared, and the verdict."""
     screen.chapter("4. Every row against the journal, folded again by other code")
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("")
-    table.add_column("expected", justify="right")
-    table.add_column("found", justify="right")
-    table.add_column("")
+    table = new_table("", "expected", "found", "", right=("expected", "found"))
     for check in checks:
-        verdict = Text("right", "green") if check.is_right else Text("WRONG", "bold red")
-        table.add_row(check.what, f"{check.expected:,}", f"{check.found:,}", verdict)
+        verdict = ("right", "green") if check.is_right else ("WRONG", "bold red")
+        add_row(table, check.what, f"{check.expected:,}", f"{check.found:,}", verdict)
     screen.console.print(table)
     if all(check.is_right for check in checks):
         screen.say("Nothing lost, nothing applied twice.", "bold green")

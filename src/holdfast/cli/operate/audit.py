@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
-from holdfast.cli.operate.status import wide_console
-from holdfast.cli.output import json_option, one_line, print_json, shown
+from holdfast.cli.output import (
+    add_row,
+    json_option,
+    new_table,
+    one_line,
+    print_json,
+    stdout_console,
+    utc,
+)
 from holdfast.runtime.store.queue_items import AuditRow
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @click.command()
@@ -32,7 +43,7 @@ def audit(app: App, projection: str | None, limit: int, as_json: bool) -> None:
     if as_json:
         print_json({"changes": [_plain(row) for row in rows]})
     elif rows:
-        _print(rows)
+        stdout_console().print(_table(rows))
     else:
         click.echo("nobody has changed anything yet")
 
@@ -41,26 +52,19 @@ def _plain(row: AuditRow) -> dict[str, object]:
     return {**msgspec.structs.asdict(row), "subject": msgspec.json.decode(row.subject)}
 
 
-def _print(rows: Sequence[AuditRow]) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for title in ("when", "who", "what", "projection"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("of", overflow="fold")
-    table.add_column("why", overflow="fold")
+def _table(rows: Sequence[AuditRow]) -> Table:
+    table = new_table("when", "who", "what", "projection", "of", "why", fold=("of", "why"))
     for row in rows:
-        table.add_row(
-            Text(f"{row.at:%Y-%m-%d %H:%M:%S} UTC"),
-            Text(shown(row.actor)),
-            Text(shown(row.action)),
-            Text(shown(row.projection or "")),
-            Text(_subject(row.subject)),
-            Text(one_line(row.note or "")),
+        add_row(
+            table,
+            utc(row.at),
+            row.actor,
+            row.action,
+            row.projection or "",
+            _subject(row.subject),
+            one_line(row.note or ""),
         )
-    wide_console().print(table)
+    return table
 
 
 def _subject(text: str) -> str:
@@ -69,4 +73,4 @@ def _subject(text: str) -> str:
     for name, value in msgspec.json.decode(text, type=dict[str, object]).items():
         inner = " ".join(map(str, value)) if isinstance(value, list) else value
         parts.append(f"{name} {inner}".rstrip())
-    return shown(", ".join(parts))
+    return ", ".join(parts)

@@ -10,12 +10,12 @@ import msgspec
 
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
-from holdfast.cli.output import json_option, one_line, plural, print_json, shown
+from holdfast.cli.output import json_option, one_line, plural, print_json
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store.queue_items import EARLY, OUTSTANDING
 from holdfast.sql.operate.explain import Reason
 
-ERROR_CHARACTERS = 200
+MAX_LINE_CHARACTERS = 400
 
 
 @click.command()
@@ -148,5 +148,4 @@ def _open(heads: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _cut(text: str) -> str:
-    line = one_line(text) if "\n" in text.strip() else shown(text)
-    return line if len(line) <= ERROR_CHARACTERS * 2 else f"{line[: ERROR_CHARACTERS * 2]}…"
+    return one_line(text, max_characters=MAX_LINE_CHARACTERS)

@@ -14,16 +14,23 @@ import click
 
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
-from holdfast.cli.output import json_option, one_line, plural, print_json, shown
+from holdfast.cli.output import (
+    add_row,
+    json_option,
+    new_table,
+    one_line,
+    plural,
+    print_json,
+    shown,
+    stdout_console,
+    utc,
+)
 from holdfast.errors import StoreUnavailable
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.runtime.status import ProjectionStatus
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group, RenderableType
-
-PIPE_CHARACTERS = 1_000
-"""A table on a pipe is as wide as it needs; nothing is cut for a terminal that is not there."""
+    from rich.console import Group, RenderableType
 
 ERROR_CHARACTERS = 200
 COLOURS = {
@@ -76,44 +83,30 @@ def read_statuses(app: App) -> list[ProjectionStatus]:
 
 def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> Group:
     """The statuses for people: a table, and below it what is wrong."""
-    from rich import box
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD)
-    has_feeds = any(status.feed not in (JOURNAL, MESSAGES) for status in statuses)
-    for title in ("projection", *(["feed"] if has_feeds else []), "state"):
-        table.add_column(title, no_wrap=True)
-    for title in ("position", "behind", "lag", "events/s"):
-        table.add_column(title, justify="right", no_wrap=True)
-    has_queued = any(status.closed_lanes for status in statuses)
-    if has_queued:
-        table.add_column("queued", justify="right", no_wrap=True)
-    table.add_column("leader", no_wrap=True)
+    feed = ["feed"] if any(s.feed not in (JOURNAL, MESSAGES) for s in statuses) else []
+    queued = ["queued"] if any(status.closed_lanes for status in statuses) else []
+    numbers = ("position", "behind", "lag", "events/s", *queued)
+    table = new_table("projection", *feed, "state", *numbers, "leader", right=numbers)
     for status in statuses:
         ran = status.epoch or status.paused_by or status.last_error
         state = status.state if ran else "never ran"
         known = status.projection in registered
-        table.add_row(
-            Text(shown(status.projection) + ("" if known else " (not in the app)")),
-            *([Text(shown(status.feed))] if has_feeds else []),
-            Text(state, style=COLOURS[state]),
-            Text(f"{status.position:,}"),
-            Text(f"{status.lag_events:,}" if status.is_head_known else "?"),
-            Text(f"{status.lag_seconds:.1f} s"),
-            Text(f"{status.events_per_second:,.0f}" if status.state == "running" else ""),
-            *([Text(_queued(status))] if has_queued else []),
-            Text(shown(status.leader or "")),
+        add_row(
+            table,
+            status.projection + ("" if known else " (not in the app)"),
+            *([status.feed] if feed else []),
+            (state, COLOURS[state]),
+            f"{status.position:,}",
+            f"{status.lag_events:,}" if status.is_head_known else "?",
+            f"{status.lag_seconds:.1f} s",
+            f"{status.events_per_second:,.0f}" if status.state == "running" else "",
+            *([_queued(status)] if queued else []),
+            status.leader or "",
         )
     return Group(table, *(Text(line, style=style) for line, style in _remarks(statuses)))
-
-
-def wide_console() -> Console:
-    """For stdout: as wide as the terminal, or as a pipe takes."""
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else PIPE_CHARACTERS)
 
 
 def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
@@ -149,7 +142,7 @@ def _print(statuses: Sequence[ProjectionStatus], app: App, as_json: bool) -> Non
     if as_json:
         print_json(_plain(statuses, app))
     elif statuses:
-        wide_console().print(view_of(statuses, app.projections))
+        stdout_console().print(view_of(statuses, app.projections))
     else:
         click.echo("the app has no projections, and none has run on its database")
 
@@ -176,7 +169,7 @@ def _repeat(app: App, interval_seconds: float, as_json: bool) -> None:
 def _live(app: App, interval_seconds: float) -> None:
     from rich.live import Live
 
-    with Live(console=wide_console(), auto_refresh=False) as live:
+    with Live(console=stdout_console(), auto_refresh=False) as live:
         while True:
             live.update(_view(app), refresh=True)
             time.sleep(interval_seconds)
@@ -204,23 +197,17 @@ def _remarks(statuses: Sequence[ProjectionStatus]) -> Iterator[tuple[str, str]]:
         if status.paused_at is not None:
             why = f": {one_line(status.paused_note)}" if status.paused_note else ""
             by = shown(status.paused_by or "")
-            yield f"  {name} is paused by {by} since {_time(status.paused_at)}{why}", "yellow"
+            yield f"  {name} is paused by {by} since {utc(status.paused_at)}{why}", "yellow"
         if status.last_error is not None:
             yield _error(status), "red"
         elif status.waiting_until is not None:
             what = one_line(status.waiting_for or "")
-            yield f"  {name} waits until {_time(status.waiting_until)} for {what}", "yellow"
-
-
-def _time(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+            yield f"  {name} waits until {utc(status.waiting_until)} for {what}", "yellow"
 
 
 def _error(status: ProjectionStatus) -> str:
     error = status.last_error
     assert error is not None
     at = "" if error.position is None else f" at position {error.position:,}"
-    what = one_line(f"{error.type}: {error.message}")
-    if len(what) > ERROR_CHARACTERS:
-        what = what[:ERROR_CHARACTERS] + "…"
-    return f"  {shown(status.projection)} failed{at}, {_time(error.at)}: {what}"
+    what = one_line(f"{error.type}: {error.message}", max_characters=ERROR_CHARACTERS)
+    return f"  {shown(status.projection)} failed{at}, {utc(error.at)}: {what}"

@@ -12,8 +12,7 @@ import click
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.confirm import by_option, confirm, note_option, yes_option
-from holdfast.cli.operate.status import wide_console
-from holdfast.cli.output import json_option, plural, print_json
+from holdfast.cli.output import json_option, plural, print_json, stdout_console
 from holdfast.cli.queue.item_view import (
     in_full,
     line_of,
@@ -98,7 +97,7 @@ def list_(app: App, limit: int, as_json: bool, **filters: Any) -> None:
     if as_json:
         print_json({"items": [plain(item, in_full=False) for item in items]})
     elif items:
-        wide_console().print(table_of(items))
+        stdout_console().print(table_of(items))
         if len(items) == limit:
             click.echo(f"There may be more; these are the {limit:,} oldest. See --limit.")
     else:
@@ -129,7 +128,7 @@ def stats(app: App, as_json: bool) -> None:
     if as_json:
         print_json({"counts": counts})
     elif counts:
-        wide_console().print(stats_table(counts))
+        stdout_console().print(stats_table(counts))
     else:
         click.echo("the queue is empty")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.app import App
-from holdfast.cli.output import one_line, redacted, shown
+from holdfast.cli.output import add_row, duration, new_table, one_line, redacted, shown, utc
 from holdfast.model.feed_names import is_ours
 from holdfast.model.projection import Projection
 from holdfast.runtime.store.queue_items import OUTSTANDING, QueueCount, QueueItem, QueueSelection
@@ -25,53 +25,38 @@ COLOURS = {"dead": "bold red", "failed": "red", "skipped": "yellow", "resolved":
 
 def table_of(items: Sequence[QueueItem]) -> Table:
     """Items for people, a row each."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     now = datetime.now(UTC)
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("id", justify="right", no_wrap=True)
-    for title in ("projection", "lane", "status"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("attempts", justify="right", no_wrap=True)
-    table.add_column("event type", no_wrap=True)
-    table.add_column("error", no_wrap=True, overflow="ellipsis")
-    table.add_column("age", justify="right", no_wrap=True)
-    table.add_column("next attempt", no_wrap=True)
+    table = new_table(
+        "id", "projection", "lane", "status", "attempts", "event type", "error", "age",
+        "next attempt", right=("id", "attempts", "age"),
+    )  # fmt: skip
     for item in items:
-        table.add_row(
-            Text(str(item.id)),
-            Text(shown(item.projection)),
-            Text(shown(item.lane)),
-            Text(item.status, style=COLOURS.get(item.status, "")),
-            Text(str(item.attempts)),
-            Text(shown(item.event_type)),
-            Text(error_of(item)),
-            Text(duration((now - item.created_at).total_seconds())),
-            Text(_next(item, now)),
+        add_row(
+            table,
+            str(item.id),
+            item.projection,
+            item.lane,
+            (item.status, COLOURS.get(item.status, "")),
+            str(item.attempts),
+            item.event_type,
+            error_of(item),
+            duration((now - item.created_at).total_seconds()),
+            _next(item, now),
         )
     return table
 
 
 def stats_table(counts: Sequence[QueueCount]) -> Table:
     """How much is in the queue, for people."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for title in ("projection", "status", "error"):
-        table.add_column(title, no_wrap=True)
-    for title in ("items", "oldest"):
-        table.add_column(title, justify="right", no_wrap=True)
+    table = new_table("projection", "status", "error", "items", "oldest", right=("items", "oldest"))
     for count in counts:
-        table.add_row(
-            Text(shown(count.projection)),
-            Text(count.status, style=COLOURS.get(count.status, "")),
-            Text(shown(count.error_type or "")),
-            Text(f"{count.items:,}"),
-            Text(duration(count.oldest_seconds)),
+        add_row(
+            table,
+            count.projection,
+            (count.status, COLOURS.get(count.status, "")),
+            count.error_type or "",
+            f"{count.items:,}",
+            duration(count.oldest_seconds),
         )
     return table
 
@@ -82,13 +67,13 @@ def in_full(item: QueueItem) -> Iterator[str]:
     yield f"item {item.id} of {shown(item.projection)}, lane {shown(item.lane)}: {item.status}"
     yield f"  event      {shown(item.event_type)} {item.event_id}"
     yield f"  stream     {shown(item.stream)}, version {item.version}"
-    yield f"  position   {item.position} of {shown(item.feed)}, recorded {_at(item.recorded_at)}"
-    yield f"  queued     {_at(item.created_at)}"
+    yield f"  position   {item.position} of {shown(item.feed)}, recorded {utc(item.recorded_at)}"
+    yield f"  queued     {utc(item.created_at)}"
     yield f"  attempts   {item.attempts}"
     if next_attempt := _next(item, now):
         yield f"  next       {next_attempt}"
     if item.resolved_at is not None:
-        yield f"  resolved   {_at(item.resolved_at)} by {shown(item.resolved_by or '')}"
+        yield f"  resolved   {utc(item.resolved_at)} by {shown(item.resolved_by or '')}"
     if item.note:
         yield f"  note       {shown(item.note)}"
     yield from _json_lines("payload", item.data)
@@ -97,7 +82,7 @@ def in_full(item: QueueItem) -> Iterator[str]:
         yield "attempts"
         for attempt in item.history:
             error = f"{attempt.error_type}: {attempt.error_message}"
-            yield f"  {_at(attempt.at)}  {one_line(error)}"
+            yield f"  {utc(attempt.at)}  {one_line(error)}"
     if item.error_stacktrace:
         yield "traceback"
         yield from (
@@ -123,8 +108,7 @@ def error_of(item: QueueItem) -> str:
     """The error on one line, cut."""
     if item.error_type is None:
         return ""
-    line = one_line(f"{item.error_type}: {item.error_message}")
-    return line if len(line) <= ERROR_CHARACTERS else f"{line[:ERROR_CHARACTERS]}…"
+    return one_line(f"{item.error_type}: {item.error_message}", max_characters=ERROR_CHARACTERS)
 
 
 def why_left_alone(app: App, action: str, item: QueueItem) -> str:
@@ -146,14 +130,6 @@ def why_left_alone(app: App, action: str, item: QueueItem) -> str:
         f"{rewind if _can_be_rewound(app, item.projection) else ''}"
         f"build the projection again with holdfast reset {item.projection}"
     )
-
-
-def duration(seconds: float) -> str:
-    """A time span in its largest unit."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
 
 
 def _turn(app: App, item: QueueItem) -> str:
@@ -209,7 +185,3 @@ def _raw(text: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
-
-
-def _at(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
