@@ -85,7 +85,7 @@ def test_a_wrong_mode_or_projection(place: Place) -> None:
 def test_replaying_a_single_item(place: Place) -> None:
     place.credit(13)
     (item,) = place.ok("queue", "list", "bank:app", "--json").json["items"]
-    assert "nobody is there to be asked" in place.run("queue", "replay", "bank:app", "1").err
+    assert "stdin is not a terminal" in place.run("queue", "replay", "bank:app", "1").err
     again = place.run("queue", "replay", "bank:app", str(item["id"]), "--yes")
     assert (again.code, "has failed again: ValueError: unlucky" in again.out) == (1, True)
     mended = (place.folder / "bank.py").read_text().replace("amount == 13", "amount == -13")

@@ -91,7 +91,7 @@ def closed(any_place: Place) -> Place:
 
 def test_an_empty_queue(place: Place) -> None:
     assert place.ok("queue", "list", "bank:app").out == "the queue is empty\n"
-    assert place.ok("queue", "list", "bank:app", "--lane", "x").out == "nothing fits\n"
+    assert place.ok("queue", "list", "bank:app", "--lane", "x").out == "no item matches\n"
     assert place.ok("queue", "list", "bank:app", "--json").json == {"items": []}
     assert place.ok("queue", "stats", "bank:app").out == "the queue is empty\n"
     assert place.ok("queue", "stats", "bank:app", "--json").json == {"counts": []}
@@ -226,8 +226,8 @@ def test_refusals_say_why_and_what_to_do(closed: Place) -> None:
 
     before = closed.contents()
     assert "item 2 is pending: it waits behind item 1 (dead)" in refused("requeue", "2")
-    assert "what still waits is never deleted" in refused("purge", "1")
-    assert "no item fits" in refused("requeue", "--lane", "c")
+    assert "an item that still waits is never deleted" in refused("purge", "1")
+    assert "no item matches" in refused("requeue", "--lane", "c")
     assert "no item 99" in refused("resolve", "99", "--note", "x")
     assert closed.contents() == before
     for arguments, text in (
@@ -249,8 +249,8 @@ def test_resolve_and_purge(closed: Place) -> None:
     assert f"by {getpass.getuser()}" in shown
     assert "refunded" in shown
     again = closed.run("queue", "resolve", "bank:app", "1", "--note", "x", "--yes").error
-    assert "what is over does not come back" in again
-    assert "over" in closed.run("queue", "requeue", "bank:app", "1", "--yes").error
+    assert "it is closed, and can't be changed any more" in again
+    assert "it is closed" in closed.run("queue", "requeue", "bank:app", "1", "--yes").error
     some = closed.ok("queue", "requeue", "bank:app", "1", "3", "--yes").out
     assert some.startswith("requeued 1 item\nleft alone: item 1 is resolved")
     closed.work().close()

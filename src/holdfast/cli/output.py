@@ -8,15 +8,13 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
@@ -29,17 +27,19 @@ _SECRETS = (
 )
 
 
-def json_option(function: F) -> F:
-    """Adds --json, as `as_json`."""
-    text = "Print JSON, one document a line."
-    return click.option("--json", "as_json", is_flag=True, help=text)(function)
-
-
 def print_json(value: Any) -> None:
     """Prints one JSON document on one line."""
     import msgspec
 
     click.echo(msgspec.json.encode(value))
+
+
+def print_result(fields: Any, text: str, *, as_json: bool) -> None:
+    """Prints the result of a command: its fields as JSON, or the text."""
+    if as_json:
+        print_json(fields)
+    else:
+        click.echo(text)
 
 
 def shown(text: str) -> str:

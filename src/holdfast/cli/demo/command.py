@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.output import json_option, print_json
+from holdfast.cli.options import json_option
+from holdfast.cli.output import print_json
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ WRITE_SECONDS = 12.0
 @click.option("--url", metavar="URL", help="An empty database to use instead of a SQLite file.")
 @json_option
 def demo(events: int, keep: bool, url: str | None, as_json: bool) -> None:
-    """Show the product at work, in half a minute.
+    """Show holdfast at work, in half a minute.
 
     It needs nothing but a temporary folder. A worker process keeps three read models of a small
     bank while four threads append. It is killed with kill -9 in the middle of its work; a new one

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.rule import Rule
 from rich.text import Text
 
-from holdfast.cli.operate.status import view_of
+from holdfast.cli.operate.status_view import view_of
 from holdfast.cli.output import PIPE_CHARACTERS
 from holdfast.runtime.status import ProjectionStatus
 

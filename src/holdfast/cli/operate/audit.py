@@ -1,4 +1,4 @@
-"""`holdfast audit`: who has changed what, when and why."""
+"""`holdfast audit`: what operators have changed, when and why."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ import msgspec
 
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
-from holdfast.cli.output import (
-    add_row,
-    json_option,
-    new_table,
-    one_line,
-    print_json,
-    stdout_console,
-    utc,
-)
+from holdfast.cli.options import json_option, limit_option
+from holdfast.cli.output import add_row, new_table, one_line, print_json, stdout_console, utc
 from holdfast.runtime.store.queue_items import AuditRow
 
 if TYPE_CHECKING:
@@ -28,32 +21,26 @@ if TYPE_CHECKING:
 @click.command()
 @takes_app()
 @click.option("--projection", metavar="NAME", help="Only changes to this projection.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="How many at most.",
-)
+@limit_option(100, "Maximum of changes shown.")
 @json_option
 def audit(app: App, projection: str | None, limit: int, as_json: bool) -> None:
-    """Show what people have changed, the latest first: who, when, what and why."""
+    """Show what operators have changed, latest first: who, when, what and why."""
     rows = app.audit(projection, limit=limit)
     if as_json:
-        print_json({"changes": [_plain(row) for row in rows]})
+        print_json({"changes": [_fields(row) for row in rows]})
     elif rows:
         stdout_console().print(_table(rows))
     else:
         click.echo("nobody has changed anything yet")
 
 
-def _plain(row: AuditRow) -> dict[str, object]:
+def _fields(row: AuditRow) -> dict[str, object]:
     return {**msgspec.structs.asdict(row), "subject": msgspec.json.decode(row.subject)}
 
 
 def _table(rows: Sequence[AuditRow]) -> Table:
-    table = new_table("when", "who", "what", "projection", "of", "why", fold=("of", "why"))
+    columns = ("time", "operator", "action", "projection", "subject", "note")
+    table = new_table(*columns, fold=("subject", "note"))
     for row in rows:
         add_row(
             table,
@@ -68,7 +55,7 @@ def _table(rows: Sequence[AuditRow]) -> Table:
 
 
 def _subject(text: str) -> str:
-    """{"items":[4,5],"position":3} as people read it."""
+    """{"items":[4,5],"position":3} as "items 4 5, position 3"."""
     parts = []
     for name, value in msgspec.json.decode(text, type=dict[str, object]).items():
         inner = " ".join(map(str, value)) if isinstance(value, list) else value

@@ -4,47 +4,30 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
-from holdfast.cli.output import (
-    add_row,
-    json_option,
-    new_table,
-    one_line,
-    plural,
-    print_json,
-    shown,
-    stdout_console,
-    utc,
-)
+from holdfast.cli.operate.status_view import view_of
+from holdfast.cli.options import json_option
+from holdfast.cli.output import one_line, print_json, print_result, stdout_console
 from holdfast.errors import StoreUnavailable
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.runtime.status import ProjectionStatus
 
 if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-
-ERROR_CHARACTERS = 200
-COLOURS = {
-    "running": "green",
-    "faulted": "bold red",
-    "stopped": "yellow",
-    "paused": "yellow",
-    "never ran": "yellow",
-}
+    from rich.console import RenderableType
 
 
 @click.command()
 @takes_app()
-@click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--interval",
     "interval_seconds",
@@ -52,19 +35,21 @@ COLOURS = {
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often --watch looks.",
+    help="Interval of --watch.",
 )
 @json_option
 def status(app: App, watch: bool, interval_seconds: float, as_json: bool) -> None:
-    """Show how far each projection is.
+    """Show the state, position and lag of each projection.
 
-    State, position, lag, rate, leader and last error. "behind" counts positions up to the
-    journal's head; "lag" is the age of the oldest event that is not applied. "queued" counts events
-    that wait in closed lanes; it is there when any do. With --watch, a
-    terminal shows one table that changes; a pipe gets a table, or with --json a line, each time.
+    "behind" counts positions up to the journal's head. "lag" is the age of the oldest event that
+    is not applied. "queued" counts events that wait in closed lanes; the column is there when any
+    do. Below the table stand pauses, waits and errors.
+
+    With --watch, a terminal shows one table that changes. A pipe gets a table, or with --json a
+    line, each time.
     """
     if not watch:
-        _print(read_statuses(app), app, as_json)
+        _print(app, as_json)
         return
     with suppress(KeyboardInterrupt):
         if as_json or not sys.stdout.isatty():
@@ -79,34 +64,6 @@ def read_statuses(app: App) -> list[ProjectionStatus]:
     known = {status.projection for status in found}
     missing = [name for name in app.projections if name not in known]
     return sorted([*found, *_never_ran(app, missing)], key=lambda s: s.projection)
-
-
-def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> Group:
-    """The statuses for people: a table, and below it what is wrong."""
-    from rich.console import Group
-    from rich.text import Text
-
-    feed = ["feed"] if any(s.feed not in (JOURNAL, MESSAGES) for s in statuses) else []
-    queued = ["queued"] if any(status.closed_lanes for status in statuses) else []
-    numbers = ("position", "behind", "lag", "events/s", *queued)
-    table = new_table("projection", *feed, "state", *numbers, "leader", right=numbers)
-    for status in statuses:
-        ran = status.epoch or status.paused_by or status.last_error
-        state = status.state if ran else "never ran"
-        known = status.projection in registered
-        add_row(
-            table,
-            status.projection + ("" if known else " (not in the app)"),
-            *([status.feed] if feed else []),
-            (state, COLOURS[state]),
-            f"{status.position:,}",
-            f"{status.lag_events:,}" if status.is_head_known else "?",
-            f"{status.lag_seconds:.1f} s",
-            f"{status.events_per_second:,.0f}" if status.state == "running" else "",
-            *([_queued(status)] if queued else []),
-            status.leader or "",
-        )
-    return Group(table, *(Text(line, style=style) for line, style in _remarks(statuses)))
 
 
 def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
@@ -138,30 +95,23 @@ def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
     ]
 
 
-def _print(statuses: Sequence[ProjectionStatus], app: App, as_json: bool) -> None:
+def _print(app: App, as_json: bool) -> None:
+    statuses = read_statuses(app)
     if as_json:
-        print_json(_plain(statuses, app))
+        found = [{**asdict(s), "registered": s.projection in app.projections} for s in statuses]
+        print_json({"projections": found})
     elif statuses:
         stdout_console().print(view_of(statuses, app.projections))
     else:
         click.echo("the app has no projections, and none has run on its database")
 
 
-def _plain(statuses: Sequence[ProjectionStatus], app: App) -> dict[str, Any]:
-    return {
-        "projections": [
-            {**asdict(status), "registered": status.projection in app.projections}
-            for status in statuses
-        ]
-    }
-
-
 def _repeat(app: App, interval_seconds: float, as_json: bool) -> None:
     while True:
         try:
-            _print(read_statuses(app), app, as_json)
+            _print(app, as_json)
         except StoreUnavailable as error:  # It may be back the next time.
-            print_json({"error": str(error)}) if as_json else click.echo(one_line(str(error)))
+            print_result({"error": str(error)}, one_line(str(error)), as_json=as_json)
         sys.stdout.flush()
         time.sleep(interval_seconds)
 
@@ -182,32 +132,3 @@ def _view(app: App) -> RenderableType:
         return view_of(read_statuses(app), app.projections)
     except StoreUnavailable as error:
         return Text(one_line(str(error)), style="red")
-
-
-def _queued(status: ProjectionStatus) -> str:
-    if not status.closed_lanes:
-        return ""
-    return f"{status.queued_events:,} in {plural(status.closed_lanes, 'lane')}"
-
-
-def _remarks(statuses: Sequence[ProjectionStatus]) -> Iterator[tuple[str, str]]:
-    """What is to be said below the table, and its colour."""
-    for status in statuses:
-        name = shown(status.projection)
-        if status.paused_at is not None:
-            why = f": {one_line(status.paused_note)}" if status.paused_note else ""
-            by = shown(status.paused_by or "")
-            yield f"  {name} is paused by {by} since {utc(status.paused_at)}{why}", "yellow"
-        if status.last_error is not None:
-            yield _error(status), "red"
-        elif status.waiting_until is not None:
-            what = one_line(status.waiting_for or "")
-            yield f"  {name} waits until {utc(status.waiting_until)} for {what}", "yellow"
-
-
-def _error(status: ProjectionStatus) -> str:
-    error = status.last_error
-    assert error is not None
-    at = "" if error.position is None else f" at position {error.position:,}"
-    what = one_line(f"{error.type}: {error.message}", max_characters=ERROR_CHARACTERS)
-    return f"  {shown(status.projection)} failed{at}, {utc(error.at)}: {what}"

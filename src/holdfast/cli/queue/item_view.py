@@ -1,4 +1,4 @@
-"""Items of the queue in words: rows of a table, one in full, and why one is left alone."""
+"""Items of the queue as rows of a table, as lines of text and as JSON."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.app import App
 from holdfast.cli.output import add_row, duration, new_table, one_line, redacted, shown, utc
-from holdfast.model.feed_names import is_ours
-from holdfast.model.projection import Projection
-from holdfast.runtime.store.queue_items import OUTSTANDING, QueueCount, QueueItem, QueueSelection
+from holdfast.runtime.store.queue_items import QueueCount, QueueItem
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-ERROR_CHARACTERS = 120
+MAX_ERROR_CHARACTERS = 120
+"""Maximum length of an error in a table or a line."""
 
 LONG_FIELDS = ("data", "metadata", "error_stacktrace", "history", "kept")
+"""Fields that only `holdfast queue show` prints."""
+
 COLOURS = {"dead": "bold red", "failed": "red", "skipped": "yellow", "resolved": "green"}
 
 
 def table_of(items: Sequence[QueueItem]) -> Table:
-    """Items for people, a row each."""
+    """A table with a row for each item."""
     now = datetime.now(UTC)
     table = new_table(
         "id", "projection", "lane", "status", "attempts", "event type", "error", "age",
@@ -41,13 +41,13 @@ def table_of(items: Sequence[QueueItem]) -> Table:
             item.event_type,
             error_of(item),
             duration((now - item.created_at).total_seconds()),
-            _next(item, now),
+            _next_attempt(item, now),
         )
     return table
 
 
 def stats_table(counts: Sequence[QueueCount]) -> Table:
-    """How much is in the queue, for people."""
+    """A table of counts by projection, status and error."""
     table = new_table("projection", "status", "error", "items", "oldest", right=("items", "oldest"))
     for count in counts:
         add_row(
@@ -61,7 +61,7 @@ def stats_table(counts: Sequence[QueueCount]) -> Table:
     return table
 
 
-def in_full(item: QueueItem) -> Iterator[str]:
+def lines_of(item: QueueItem) -> Iterator[str]:
     """Everything about an item, line by line."""
     now = datetime.now(UTC)
     yield f"item {item.id} of {shown(item.projection)}, lane {shown(item.lane)}: {item.status}"
@@ -70,8 +70,8 @@ def in_full(item: QueueItem) -> Iterator[str]:
     yield f"  position   {item.position} of {shown(item.feed)}, recorded {utc(item.recorded_at)}"
     yield f"  queued     {utc(item.created_at)}"
     yield f"  attempts   {item.attempts}"
-    if next_attempt := _next(item, now):
-        yield f"  next       {next_attempt}"
+    if due := _next_attempt(item, now):
+        yield f"  next       {due}"
     if item.resolved_at is not None:
         yield f"  resolved   {utc(item.resolved_at)} by {shown(item.resolved_by or '')}"
     if item.note:
@@ -90,12 +90,16 @@ def in_full(item: QueueItem) -> Iterator[str]:
         )
 
 
-def plain(item: QueueItem, *, in_full: bool) -> dict[str, Any]:
-    """An item as JSON; the payload as it is, not as text in text."""
+def item_fields(item: QueueItem) -> dict[str, Any]:
+    """An item for JSON, without its long fields."""
     fields = msgspec.structs.asdict(item)
-    if not in_full:
-        return {name: value for name, value in fields.items() if name not in LONG_FIELDS}
-    return {**fields, "data": _raw(item.data), "metadata": _raw(item.metadata)}
+    return {name: value for name, value in fields.items() if name not in LONG_FIELDS}
+
+
+def all_fields(item: QueueItem) -> dict[str, Any]:
+    """An item for JSON; payload and metadata are values, not texts that hold JSON."""
+    fields = msgspec.structs.asdict(item)
+    return {**fields, "data": _decoded(item.data), "metadata": _decoded(item.metadata)}
 
 
 def line_of(item: QueueItem) -> str:
@@ -105,60 +109,13 @@ def line_of(item: QueueItem) -> str:
 
 
 def error_of(item: QueueItem) -> str:
-    """The error on one line, cut."""
+    """The error on one line."""
     if item.error_type is None:
         return ""
-    return one_line(f"{item.error_type}: {item.error_message}", max_characters=ERROR_CHARACTERS)
+    return one_line(f"{item.error_type}: {item.error_message}", max_characters=MAX_ERROR_CHARACTERS)
 
 
-def why_left_alone(app: App, action: str, item: QueueItem) -> str:
-    """Why an action is not for an item, and what to do instead."""
-    name = f"item {item.id} is {item.status}"
-    if item.status in OUTSTANDING:
-        if action == "purge":
-            return f"{name}: what still waits is never deleted; requeue or resolve it first"
-        if item.status == "processing":
-            return f"{name}: it is tried just now; look again when that has ended"
-        return f"{name}: {_turn(app, item)}"
-    if item.status == "done":
-        return f"{name}: it was applied, and is only kept to be looked at"
-    if action == "resolve" or item.status == "resolved":
-        return f"{name}, by {item.resolved_by}: what is over does not come back"
-    rewind = f"go back with holdfast rewind {item.projection} --to first-skip, or "
-    return (
-        f"{name}: events behind it were applied without it. To apply it in its place, "
-        f"{rewind if _can_be_rewound(app, item.projection) else ''}"
-        f"build the projection again with holdfast reset {item.projection}"
-    )
-
-
-def _turn(app: App, item: QueueItem) -> str:
-    selections = [
-        QueueSelection(projection=item.projection, lane=item.lane, status=status)
-        for status in OUTSTANDING
-    ]
-    oldest = [other for selection in selections for other in app.queue.list(selection, limit=1)]
-    ours = is_ours(item.feed)
-    head = min(
-        (other for other in oldest if other.feed == item.feed),
-        key=lambda other: (0 if ours else other.version, other.position),
-        default=item,
-    )
-    if head.id == item.id:
-        return "it has not failed, and is tried as soon as a worker runs"
-    return (
-        f"it waits behind item {head.id} ({head.status}), the head of its lane {item.lane!r}; "
-        f"holdfast queue show {head.id} says why. Requeue or resolve that one, and this one follows"
-    )
-
-
-def _can_be_rewound(app: App, projection: str) -> bool:
-    definitions = [runner.definition for runner in app.supervise().runners]
-    instances = [each.instance for each in definitions if each.name == projection]
-    return any(isinstance(one, Projection) and one.replayable for one in instances)
-
-
-def _next(item: QueueItem, now: datetime) -> str:
+def _next_attempt(item: QueueItem, now: datetime) -> str:
     match item.status:
         case "dead":
             return "when requeued"
@@ -180,7 +137,7 @@ def _json_lines(title: str, text: str) -> Iterator[str]:
     yield from (f"  {shown(line)}" for line in pretty.splitlines())
 
 
-def _raw(text: str) -> Any:
+def _decoded(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
