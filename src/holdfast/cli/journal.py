@@ -75,7 +75,7 @@ def append(
     )
     appended = app.journal.append(stream, [event], expected_version=expected_version)
     text = f"{shown(stream)} is at version {appended.version}; position {appended.position}"
-    print_result(appended, text, as_json=as_json)
+    print_result(text, as_json, **msgspec.structs.asdict(appended))
 
 
 @journal.command()
@@ -84,7 +84,7 @@ def append(
 def head(app: App, as_json: bool) -> None:
     """Print the last position of the journal; 0 if it is empty."""
     position = app.journal.head()
-    print_result({"head": position}, str(position), as_json=as_json)
+    print_result(str(position), as_json, head=position)
 
 
 @journal.command()
@@ -183,11 +183,9 @@ def import_(app: App, file: str, as_json: bool) -> None:
             hint = "import the file again to go on: what is in the journal is passed over"
             raise StoreUnavailable(f"{error}; {hint}") from error
     there = f"; {done.passed_over:,} were there already" if done.passed_over else ""
-    print_result(
-        {"lines": done.lines, "imported": done.imported, "passed_over": done.passed_over},
-        f"imported {plural(done.imported, 'event')}{there}",
-        as_json=as_json,
-    )
+    text = f"imported {plural(done.imported, 'event')}{there}"
+    counts = {"lines": done.lines, "imported": done.imported, "passed_over": done.passed_over}
+    print_result(text, as_json, **counts)
 
 
 def _object(text: bytes, what: str) -> dict[str, Any]:

@@ -50,7 +50,7 @@ by_option = click.option(
     "--by", metavar="NAME", default=os_user, help="Who, for the audit; you, by default."
 )
 change_options = combined(by_option, note_option, json_option)
-"""For a change that is made without a question."""
+"""For a change that is made without a question. Commands take --by and --note as `**audit`."""
 
 confirmed_change_options = combined(by_option, note_option, yes_option, json_option)
 """For a change that `confirm` asks about first."""

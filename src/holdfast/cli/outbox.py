@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 import msgspec
@@ -43,9 +44,7 @@ def report(app: App, status: Status | None, limit: int, as_json: bool) -> None:
 @outbox.command()
 @takes_app("PROJECTION", "MODE")
 @confirmed_change_options
-def mode(
-    app: App, projection: str, mode: str, by: str, note: str | None, yes: bool, as_json: bool
-) -> None:
+def mode(app: App, projection: str, mode: str, yes: bool, as_json: bool, **audit: Any) -> None:
     """Change a projection's mode: live, shadow or off.
 
     The change takes effect in all processes at once. Appends fill the queue in every mode.
@@ -54,18 +53,15 @@ def mode(
         raise click.BadParameter(f"{mode!r} is not one of {', '.join(MODES)}.", param_hint="MODE")
     chosen: Mode = mode
     confirm(f"This makes {projection!r} on {app.url} {mode}, in all processes.", yes=yes)
-    changed = app.outbox.set_mode(projection, chosen, by=by, note=note)
-    print_result(
-        {"projection": projection, "mode": mode, "changed": changed},
-        f"{projection} is {mode}" if changed else f"{projection} was {mode} already",
-        as_json=as_json,
-    )
+    changed = app.outbox.set_mode(projection, chosen, **audit)
+    text = f"{projection} is {mode}" if changed else f"{projection} was {mode} already"
+    print_result(text, as_json, projection=projection, mode=mode, changed=changed)
 
 
 @outbox.command()
 @takes_app("PROJECTION")
 @confirmed_change_options
-def forget(app: App, projection: str, by: str, note: str | None, yes: bool, as_json: bool) -> None:
+def forget(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) -> None:
     """End delivery for a projection or sink that the code no longer has.
 
     Appends queue nothing for it any more, and the items in its queue are deleted, unapplied. Its
@@ -79,12 +75,9 @@ def forget(app: App, projection: str, by: str, note: str | None, yes: bool, as_j
     depth = {report.projection: report.depth for report in app.outbox.report(limit=1)}
     waiting = sum(depth.get(projection, {}).values())
     confirm(f"This deletes {waiting:,} items of {projection!r} on {app.url} unapplied.", yes=yes)
-    items = app.outbox.forget(projection, by=by, note=note)
-    print_result(
-        {"projection": projection, "items": items},
-        f"{projection} is forgotten, with {items:,} items",
-        as_json=as_json,
-    )
+    items = app.outbox.forget(projection, **audit)
+    text = f"{projection} is forgotten, with {items:,} items"
+    print_result(text, as_json, projection=projection, items=items)
 
 
 def _fields(report: OutboxReport) -> dict[str, object]:

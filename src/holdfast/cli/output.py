@@ -34,8 +34,8 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.encode(value))
 
 
-def print_result(fields: Any, text: str, *, as_json: bool) -> None:
-    """Prints the result of a command: its fields as JSON, or the text."""
+def print_result(text: str, as_json: bool, **fields: Any) -> None:
+    """Prints the result of a command: the text, or with --json its fields."""
     if as_json:
         print_json(fields)
     else:

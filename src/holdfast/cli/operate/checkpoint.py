@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from holdfast.app import App
@@ -16,7 +18,7 @@ FIRST_SKIP = "first-skip"
 @click.command()
 @takes_app("PROJECTION")
 @confirmed_change_options
-def reset(app: App, projection: str, by: str, note: str | None, yes: bool, as_json: bool) -> None:
+def reset(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) -> None:
     """Clear a projection, to build it again from the first event.
 
     One transaction clears its tables, its checkpoint and its queue. The journal is not touched. A
@@ -31,12 +33,9 @@ def reset(app: App, projection: str, by: str, note: str | None, yes: bool, as_js
         yes=yes,
         from_pipe=True,
     )
-    cleared = app.reset(projection, by=by, note=note)
-    print_result(
-        {"projection": projection, "tables": cleared, "position_before": before},
-        f"{projection} is reset; cleared: {', '.join(cleared) or 'no table'}",
-        as_json=as_json,
-    )
+    cleared = app.reset(projection, **audit)
+    text = f"{projection} is reset; cleared: {', '.join(cleared) or 'no table'}"
+    print_result(text, as_json, projection=projection, tables=cleared, position_before=before)
 
 
 def _target(_ctx: click.Context, _param: click.Parameter, value: str) -> int | None:
@@ -59,14 +58,7 @@ def _target(_ctx: click.Context, _param: click.Parameter, value: str) -> int | N
 )
 @confirmed_change_options
 def rewind(
-    app: App,
-    projection: str,
-    *,
-    to: int | None,
-    by: str,
-    note: str | None,
-    yes: bool,
-    as_json: bool,
+    app: App, projection: str, *, to: int | None, yes: bool, as_json: bool, **audit: Any
 ) -> None:
     """Move a projection back, so that events are applied again.
 
@@ -80,12 +72,9 @@ def rewind(
         "event after that is applied again.",
         yes=yes,
     )
-    position = app.rewind(projection, to=to, by=by, note=note)
-    print_result(
-        {"projection": projection, "position": position, "position_before": before},
-        f"{projection} is at position {position:,}, and goes on from there",
-        as_json=as_json,
-    )
+    position = app.rewind(projection, to=to, **audit)
+    text = f"{projection} is at position {position:,}, and goes on from there"
+    print_result(text, as_json, projection=projection, position=position, position_before=before)
 
 
 @click.command()
@@ -103,7 +92,7 @@ def rewind(
 @yes_option
 @json_option
 def forward(
-    app: App, projection: str, *, feed: str, to: int, by: str, note: str, yes: bool, as_json: bool
+    app: App, projection: str, *, feed: str, to: int, yes: bool, as_json: bool, **audit: Any
 ) -> None:
     """Move a projection to a later offset of a Kafka partition.
 
@@ -117,12 +106,10 @@ def forward(
         "is between is lost.",
         yes=yes,
     )
-    app.forward(projection, to, feed=feed, by=by, note=note)
-    print_result(
-        {"projection": projection, "feed": feed, "position": to, "position_before": before},
-        f"{projection} is at offset {to:,} of {feed}, and goes on from there",
-        as_json=as_json,
-    )
+    app.forward(projection, to, feed=feed, **audit)
+    text = f"{projection} is at offset {to:,} of {feed}, and goes on from there"
+    places = {"feed": feed, "position": to, "position_before": before}
+    print_result(text, as_json, projection=projection, **places)
 
 
 def _position(app: App, projection: str, *, feed: str | None = None) -> int:

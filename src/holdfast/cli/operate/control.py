@@ -3,6 +3,8 @@ projection runs."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from holdfast.app import App
@@ -15,37 +17,31 @@ from holdfast.cli.output import plural, print_result
 @click.command()
 @takes_app("PROJECTION")
 @change_options
-def pause(app: App, projection: str, by: str, note: str | None, as_json: bool) -> None:
+def pause(app: App, projection: str, as_json: bool, **audit: Any) -> None:
     """Pause a projection until it is resumed.
 
     When the command returns, no process commits anything more for the projection. A pause
     outlives restarts.
     """
-    changed = app.pause(projection, by=by, note=note)
-    print_result(
-        {"projection": projection, "state": "paused", "changed": changed},
-        f"{projection} is paused" if changed else f"{projection} was paused already",
-        as_json=as_json,
-    )
+    changed = app.pause(projection, **audit)
+    text = f"{projection} is paused" if changed else f"{projection} was paused already"
+    print_result(text, as_json, projection=projection, state="paused", changed=changed)
 
 
 @click.command()
 @takes_app("PROJECTION")
 @change_options
-def resume(app: App, projection: str, by: str, note: str | None, as_json: bool) -> None:
+def resume(app: App, projection: str, as_json: bool, **audit: Any) -> None:
     """Resume a paused projection."""
-    changed = app.resume(projection, by=by, note=note)
-    print_result(
-        {"projection": projection, "state": "resumed", "changed": changed},
-        f"{projection} is resumed" if changed else f"{projection} was not paused",
-        as_json=as_json,
-    )
+    changed = app.resume(projection, **audit)
+    text = f"{projection} is resumed" if changed else f"{projection} was not paused"
+    print_result(text, as_json, projection=projection, state="resumed", changed=changed)
 
 
 @click.command()
 @takes_app("PROJECTION")
 @confirmed_change_options
-def depose(app: App, projection: str, by: str, note: str | None, yes: bool, as_json: bool) -> None:
+def depose(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) -> None:
     """Take a projection from the process that runs it, frozen or not.
 
     The command ends the lease and raises the epoch, so that the database refuses whatever the
@@ -57,14 +53,10 @@ def depose(app: App, projection: str, by: str, note: str | None, yes: bool, as_j
     leaders = sorted({s.leader for s in app.status() if s.projection == projection and s.leader})
     names = ", ".join(leaders) or "nobody that can be seen"
     confirm(f"{projection!r} is run by {names}. This takes it away.", yes=yes, from_pipe=True)
-    deposed = app.depose(projection, by=by, note=note)
-    print_result(
-        {"projection": projection, "deposed": deposed, "leaders": leaders},
-        f"{projection}: {names} is deposed"
-        if deposed
-        else f"{projection}: nobody held its lease; its epoch was raised all the same",
-        as_json=as_json,
-    )
+    deposed = app.depose(projection, **audit)
+    nobody = "nobody held its lease; its epoch was raised all the same"
+    text = f"{projection}: {f'{names} is deposed' if deposed else nobody}"
+    print_result(text, as_json, projection=projection, deposed=deposed, leaders=leaders)
 
 
 @click.command()
@@ -84,16 +76,7 @@ def depose(app: App, projection: str, by: str, note: str | None, yes: bool, as_j
     help="Stop waiting after this time. Workers go on with the change.",
 )
 @change_options
-def reshard(
-    app: App,
-    projection: str,
-    *,
-    shards: int | None,
-    timeout_seconds: float | None,
-    by: str,
-    note: str | None,
-    as_json: bool,
-) -> None:
+def reshard(app: App, projection: str, as_json: bool, **options: Any) -> None:
     """Change the number of shards of a projection.
 
     Workers may run the projection meanwhile. The present shards go on to the furthest position
@@ -101,11 +84,6 @@ def reshard(
     The command takes part in this work. If it is ended, workers finish the change, or the same
     command does. --to with the former number takes the change back.
     """
-    number = app.reshard(
-        projection, shards=shards, by=by, note=note, timeout_seconds=timeout_seconds
-    )
-    print_result(
-        {"projection": projection, "shards": number},
-        f"{projection} runs in {plural(number, 'shard')}",
-        as_json=as_json,
-    )
+    shards = app.reshard(projection, **options)
+    text = f"{projection} runs in {plural(shards, 'shard')}"
+    print_result(text, as_json, projection=projection, shards=shards)

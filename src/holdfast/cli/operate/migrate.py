@@ -21,8 +21,5 @@ def migrate(app: App, as_json: bool) -> None:
     """
     ran = app.migrate()
     what = f"ran {plural(ran, 'migration')};" if ran else "nothing to do,"
-    print_result(
-        {"url": str(app.url), "migrations": ran},
-        f"{app.url}: {what} the schema is up to date",
-        as_json=as_json,
-    )
+    text = f"{app.url}: {what} the schema is up to date"
+    print_result(text, as_json, url=str(app.url), migrations=ran)

@@ -111,7 +111,7 @@ def _repeat(app: App, interval_seconds: float, as_json: bool) -> None:
         try:
             _print(app, as_json)
         except StoreUnavailable as error:  # It may be back the next time.
-            print_result({"error": str(error)}, one_line(str(error)), as_json=as_json)
+            print_result(one_line(str(error)), as_json, error=str(error))
         sys.stdout.flush()
         time.sleep(interval_seconds)
 

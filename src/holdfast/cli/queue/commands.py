@@ -146,18 +146,16 @@ def purge(app: App, ids: tuple[int, ...], **options: Any) -> None:
     help="The feed; on Kafka, the partition, as in orders[3].",
 )
 @change_options
-def add(
-    app: App, projection: str, *, position: int, feed: str, by: str, note: str | None, as_json: bool
-) -> None:
+def add(app: App, projection: str, position: int, as_json: bool, **options: Any) -> None:
     """Park the next event of a projection, such as one that stops it.
 
     The event waits in the queue, and its lane with it. The other lanes go on when the worker is
     started again.
     """
     app.tables(projection)  # Raises for an unknown name.
-    item = app.queue.add(projection, position, feed=feed, by=by, note=note)
+    item = app.queue.add(projection, position, **options)
     text = f"the event at position {position} is item {item.id} of the queue"
-    print_result(item_fields(item), text, as_json=as_json)
+    print_result(text, as_json, **item_fields(item))
 
 
 @queue.command("import")
@@ -196,7 +194,7 @@ def import_(
 @queue.command()
 @takes_app("ID")
 @confirmed_change_options
-def replay(app: App, id: str, by: str, note: str | None, yes: bool, as_json: bool) -> None:
+def replay(app: App, id: str, yes: bool, as_json: bool, **audit: Any) -> None:
     """Try one item of an outbox projection now, in this process.
 
     The item must be the head of its lane. A failed or dead item is requeued first. If the attempt
@@ -206,13 +204,10 @@ def replay(app: App, id: str, by: str, note: str | None, yes: bool, as_json: boo
         raise click.BadParameter(f"{id!r} is not the number of an item.", param_hint="ID")
     item = app.queue.get(int(id))
     confirm(f"This runs the handler of {item.projection!r} here:\n{line_of(item)}", yes=yes)
-    left = app.outbox.replay(item.id, by=by, note=note)
-    print_result(
-        {"applied": left is None, "item": left and all_fields(left)},
-        f"item {item.id} is applied"
-        if left is None
-        else f"item {item.id} has failed again: {left.error_type}: {left.error_message}",
-        as_json=as_json,
-    )
-    if left is not None:
-        raise SystemExit(1)
+    left = app.outbox.replay(item.id, **audit)
+    if left is None:
+        print_result(f"item {item.id} is applied", as_json, applied=True, item=None)
+        return
+    text = f"item {item.id} has failed again: {left.error_type}: {left.error_message}"
+    print_result(text, as_json, applied=False, item=all_fields(left))
+    raise SystemExit(1)
