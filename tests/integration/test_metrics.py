@@ -171,7 +171,7 @@ def _decide(failure: Failure) -> Decision:
 
 @pytest.fixture
 def world(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr(gauges, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(gauges, "READ_INTERVAL_SECONDS", 0.0)
     world = World(store_url)
     yield world
     world.close()

@@ -193,12 +193,12 @@ def test_a_database_that_is_away_has_no_values_and_is_not_hammered() -> None:
 
 
 def test_a_database_that_does_not_answer_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gauges_module, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(gauges_module, "READ_TIMEOUT_SECONDS", 0.01)
     app = FakeApp()
     app.go_on.clear()
     gauges = Gauges(app, monotonic=lambda: 0.0)
     assert [gauges.read(), gauges.read()] == [{}, {}]
-    monkeypatch.setattr(gauges_module, "ANSWER_SECONDS", 30)
+    monkeypatch.setattr(gauges_module, "READ_TIMEOUT_SECONDS", 30)
     app.go_on.set()
     assert set(gauges.read()) == set(catalogue.GAUGES)
     assert app.asked == 1
