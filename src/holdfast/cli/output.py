@@ -115,7 +115,7 @@ def redacted(text: str) -> str:
 
 
 def start_logging(level: int) -> None:
-    """Logs to stderr, unless the app's module has set up handlers of its own."""
+    """Logs to stderr, unless the app's module has set up its own handlers."""
     handler = logging.StreamHandler()
     handler.setFormatter(_RedactingFormatter(LOG_FORMAT))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
@@ -129,7 +129,7 @@ class _RedactingFormatter(logging.Formatter):
 
 @contextmanager
 def progress_bar(title: str, total: int | None, *, unit: str) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that is set to a value; without a terminal, nothing."""
+    """A progress bar on stderr; the function sets its value. Without a terminal, nothing."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
