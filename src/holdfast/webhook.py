@@ -34,7 +34,7 @@ TEMPORARY_STATUSES = (408, 409, 425, 429)
 """Client errors that may pass: the message is tried again."""
 
 MAX_RESPONSE_BYTES = 4_096
-"""Maximum of bytes read from the body of an error response."""
+"""Maximum number of bytes read from the body of an error response."""
 
 MIN_TOKEN_CHARACTERS = 4
 """Minimum length of a part of the URL that counts as a secret."""
@@ -119,7 +119,7 @@ class Webhook(Projection):
         headers = {
             "content-type": "application/json",
             "user-agent": "holdfast",
-            **signature_headers(self._keys, str(event.id), int(time.time()), body),
+            **signed_headers(self._keys, str(event.id), int(time.time()), body),
         }
         try:
             status, text = self._request(body, headers)
@@ -167,9 +167,7 @@ class Webhook(Projection):
         return text[:MAX_ERROR_CHARACTERS]
 
 
-def signature_headers(
-    keys: Sequence[bytes], id: str, timestamp: int, body: bytes
-) -> dict[str, str]:
+def signed_headers(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> dict[str, str]:
     """The headers that prove a body's origin, and when it was posted."""
     text = f"{id}.{timestamp}.".encode() + body
     signatures = [
