@@ -32,7 +32,7 @@ __all__ = ["connection", "session"]
 S = TypeVar("S", bound=Session)
 
 MAX_ENGINES = 16
-"""Maximum of databases for which an engine keeps its compiled statements."""
+"""Maximum number of databases for which an engine keeps its compiled statements."""
 
 SAVEPOINT = "holdfast.savepoint"
 """Key of a connection's `record_info`: the savepoint that is its transaction."""

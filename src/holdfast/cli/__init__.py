@@ -38,22 +38,13 @@ COMMANDS = {
         "operate.explain",
         "Say why a projection does not advance, and what to do about it.",
     ),
-    "forward": (
-        "operate.checkpoint",
-        "Move a projection to a later offset of a Kafka partition.",
-    ),
+    "forward": ("operate.checkpoint", "Move a projection to a later offset of a Kafka partition."),
     "journal": ("journal", "Append, show, export and import events of the journal."),
     "migrate": ("operate.migrate", "Create or update holdfast's own tables."),
     "outbox": ("outbox", "Show and change how outbox projections are delivered."),
     "pause": ("operate.control", "Pause a projection until it is resumed."),
-    "queue": (
-        "queue.commands",
-        "Inspect, requeue and resolve events that could not be applied.",
-    ),
-    "reset": (
-        "operate.checkpoint",
-        "Clear a projection, to build it again from the first event.",
-    ),
+    "queue": ("queue.commands", "Inspect, requeue and resolve events that could not be applied."),
+    "reset": ("operate.checkpoint", "Clear a projection, to build it again from the first event."),
     "reshard": ("operate.control", "Change the number of shards of a projection."),
     "resume": ("operate.control", "Resume a paused projection."),
     "rewind": ("operate.checkpoint", "Move a projection back, so that events are applied again."),
@@ -81,10 +72,10 @@ class Commands(click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
-@click.group(
-    cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+
+
+@click.group(cls=Commands, context_settings=CONTEXT)
 @click.version_option(
     None, "-V", "--version", package_name="holdfast", message="%(prog)s %(version)s"
 )

@@ -119,23 +119,24 @@ def _split(
         raise click.UsageError(f"Missing argument {names[len(words)]!r}.")
     if len(words) > len(names) + 1:
         raise click.UsageError(f"Got unexpected extra argument {words[len(names) + 1]!r}.")
-    if app is not None:
-        raise click.UsageError(f"the app is named twice: {words[0]!r} and --app {app!r}")
-    return words[0], words[1:]
+    return _only_app(words[0], app), words[1:]
 
 
 def _split_numbers(
     words: tuple[str, ...], app: str | None
 ) -> tuple[str | None, tuple[tuple[int, ...]]]:
-    given = app
     if words and not words[0].isdecimal():
-        if app is not None:
-            raise click.UsageError(f"the app is named twice: {words[0]!r} and --app {app!r}")
-        given, words = words[0], words[1:]
+        app, words = _only_app(words[0], app), words[1:]
     for word in words:
         if not word.isdecimal():
             raise click.UsageError(f"{word!r} is not an id; ids are whole numbers.")
-    return given, (tuple(map(int, words)),)
+    return app, (tuple(map(int, words)),)
+
+
+def _only_app(word: str, app: str | None) -> str:
+    if app is not None:
+        raise click.UsageError(f"the app is named twice: {word!r} and --app {app!r}")
+    return word
 
 
 def _from_pyproject(file: Path) -> str | None:
@@ -154,16 +155,12 @@ def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name in _prefixes(name):
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
             raise ConfigError(
-                f"there is no module {error.name!r} in {Path.cwd()} or among the installed ones"
+                f"there is no module {missing!r} in {Path.cwd()} or among the installed ones"
             ) from error
         raise ConfigError(f"can't import {name!r}: {_described(error)}") from error
-
-
-def _prefixes(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 def _described(error: BaseException) -> str:

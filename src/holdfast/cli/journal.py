@@ -90,13 +90,7 @@ def head(app: App, as_json: bool) -> None:
 @journal.command()
 @takes_app()
 @click.option(
-    "-n",
-    "--number",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Maximum of events.",
+    "-n", "--number", type=click.IntRange(min=0), default=10, metavar="N", help="Number of events."
 )
 @click.option("-f", "--follow", is_flag=True, help="Show new events as they come, until Ctrl-C.")
 @STREAM
@@ -123,9 +117,7 @@ def tail(app: App, number: int, follow: bool, stream: str | None, as_json: bool)
 
 @journal.command()
 @takes_app()
-@click.option(
-    "-o", "--output", default="-", metavar="FILE", help="The file; - is stdout, the default."
-)
+@click.option("-o", "--output", default="-", metavar="FILE", help="The file; - is stdout.")
 @click.option(
     "--after",
     type=click.IntRange(min=0),

@@ -28,9 +28,7 @@ def combined(*options: Option) -> Option:
 def limit_option(default: int, text: str) -> Option:
     """Adds --limit, which is at least 1."""
     number = click.IntRange(min=1)
-    return click.option(
-        "--limit", type=number, default=default, show_default=True, metavar="N", help=text
-    )
+    return click.option("--limit", type=number, default=default, metavar="N", help=text)
 
 
 def os_user() -> str:
@@ -47,7 +45,7 @@ json_option = click.option(
 yes_option = click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 note_option = click.option("--note", metavar="TEXT", help="Why, for the audit.")
 by_option = click.option(
-    "--by", metavar="NAME", default=os_user, help="Who, for the audit; you, by default."
+    "--by", metavar="NAME", default=os_user, show_default="you", help="Who, for the audit."
 )
 change_options = combined(by_option, note_option, json_option)
 """For a change that is made without a question. Commands take --by and --note as `**audit`."""

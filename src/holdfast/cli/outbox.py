@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -12,12 +12,15 @@ from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.confirm import confirm
 from holdfast.cli.options import confirmed_change_options, json_option, limit_option
-from holdfast.cli.output import add_row, new_table, print_json, print_result, stdout_console
-from holdfast.cli.queue.item_view import item_fields, table_of
+from holdfast.cli.output import print_result, print_rows, table_of
+from holdfast.cli.queue.item_view import item_fields, items_table
 from holdfast.cli.queue.selection import status_option
 from holdfast.model.definition import MODES, Mode
 from holdfast.runtime.store.queue_items import Status
 from holdfast.sql.operate.outbox import OutboxReport
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
 
 
 @click.group()
@@ -28,17 +31,14 @@ def outbox() -> None:
 @outbox.command()
 @takes_app()
 @status_option("Show items in this status, instead of those that have failed")
-@limit_option(10, "Maximum of items for each projection, the oldest first.")
+@limit_option(10, "Maximum number of items for each projection, the oldest first.")
 @json_option
 def report(app: App, status: Status | None, limit: int, as_json: bool) -> None:
     """Show the queue and the relays of each outbox projection."""
     reports = app.outbox.report(status=status, limit=limit)
-    if as_json:
-        print_json({"outboxes": [_fields(report) for report in reports]})
-    elif reports:
-        _print(reports)
-    else:
-        click.echo("no projection is delivered by an outbox here")
+    outboxes = [_fields(report) for report in reports]
+    empty = "no projection is delivered by an outbox here"
+    print_rows(reports, _view, empty, as_json, outboxes=outboxes)
 
 
 @outbox.command()
@@ -88,27 +88,28 @@ def _fields(report: OutboxReport) -> dict[str, object]:
     }
 
 
-def _print(reports: Sequence[OutboxReport]) -> None:
-    counts = ("relays", "pending", "processing", "failed", "dead", "oldest", "applied")
-    table = new_table("projection", "mode", *counts, right=counts)
-    for report in reports:
-        depth = report.depth
-        add_row(
-            table,
+def _view(reports: Sequence[OutboxReport]) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    statuses = ("pending", "processing", "failed", "dead")
+    numbers = ("relays", *statuses, "oldest", "applied")
+    rows = (
+        (
             report.projection,
             report.mode,
             f"{sum(relay.is_alive for relay in report.relays)}",
-            f"{depth['pending']:,}",
-            f"{depth['processing']:,}",
-            f"{depth['failed']:,}",
-            f"{depth['dead']:,}",
+            *(f"{report.depth[status]:,}" for status in statuses),
             f"{report.oldest_pending_seconds:,.0f} s",
             f"{report.applied:,}",
         )
-    console = stdout_console()
-    console.print(table)
+        for report in reports
+    )
+    below: list[RenderableType] = []
     for report in reports:
         if report.backfill_left:
-            click.echo(f"{report.projection}: {report.backfill_left:,} events are to be backfilled")
+            left = f"{report.backfill_left:,} events are to be backfilled"
+            below.append(Text(f"{report.projection}: {left}"))
         if report.items:
-            console.print(table_of(report.items))
+            below.append(items_table(report.items))
+    return Group(table_of(("projection", "mode", *numbers), rows, right=numbers), *below)

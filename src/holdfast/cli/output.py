@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
+
+T = TypeVar("T")
+Cell = str | tuple[str, str]
+"""A text, or a text and its style. Rich's markup in it has no effect."""
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
@@ -40,6 +44,22 @@ def print_result(text: str, as_json: bool, **fields: Any) -> None:
         print_json(fields)
     else:
         click.echo(text)
+
+
+def print_rows(
+    rows: Sequence[T],
+    view: Callable[[Sequence[T]], RenderableType],
+    empty: str,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Prints rows as they are viewed, or with --json the fields; without rows, the text `empty`."""
+    if as_json:
+        print_json(fields)
+    elif rows:
+        stdout_console().print(view(rows))
+    else:
+        click.echo(empty)
 
 
 def shown(text: str) -> str:
@@ -83,10 +103,17 @@ def stdout_console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PIPE_CHARACTERS)
 
 
-def new_table(*columns: str, right: Collection[str] = (), fold: Collection[str] = ()) -> Table:
-    """A table with these columns: some aligned right, some with cells of several lines."""
+def table_of(
+    columns: Iterable[str],
+    rows: Iterable[Iterable[Cell]],
+    *,
+    right: Collection[str] = (),
+    fold: Collection[str] = (),
+) -> Table:
+    """A table whose columns may be aligned right, or have cells of several lines."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD)
     for title in columns:
@@ -96,15 +123,10 @@ def new_table(*columns: str, right: Collection[str] = (), fold: Collection[str] 
             no_wrap=title not in fold,
             overflow="fold" if title in fold else "ellipsis",
         )
+    for row in rows:
+        cells = [(cell, "") if isinstance(cell, str) else cell for cell in row]
+        table.add_row(*(Text(shown(text), style=style) for text, style in cells))
     return table
-
-
-def add_row(table: Table, *cells: str | tuple[str, str]) -> None:
-    """Adds a row of texts, or pairs of a text and its style. No text is taken for Rich's markup."""
-    from rich.text import Text
-
-    pairs = [(cell, "") if isinstance(cell, str) else cell for cell in cells]
-    table.add_row(*(Text(shown(text), style=style) for text, style in pairs))
 
 
 def redacted(text: str) -> str:

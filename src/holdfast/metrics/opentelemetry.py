@@ -45,10 +45,7 @@ def observe_opentelemetry(app: MeasuredApp, *, provider: MeterProvider | None = 
     gauges = Gauges(app)
     for metric in catalogue.GAUGES:
         meter.create_observable_gauge(
-            metric.opentelemetry_name,
-            [_callback(metric, gauges)],
-            metric.unit,
-            metric.description,
+            metric.opentelemetry_name, [_callback(metric, gauges)], metric.unit, metric.description
         )
     app.listen(listener(record))
 

@@ -1,4 +1,4 @@
-"""`holdfast demo`: events flow into read models, the worker is killed, and every row is right."""
+"""`holdfast demo`: the command, and its temporary folder."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 EVENTS = 8_000
 WRITE_SECONDS = 12.0
+"""The number of events by default, and the time in which they are appended."""
 
 
 @click.command()
@@ -31,47 +32,48 @@ WRITE_SECONDS = 12.0
     "--events",
     type=click.IntRange(min=500, max=1_000_000),
     default=EVENTS,
-    show_default=True,
-    help="How many to append; fewer take less time.",
+    metavar="N",
+    help="Number of events to append; fewer take less time.",
 )
-@click.option("--keep", is_flag=True, help="Keep the folder, and say how to look at it.")
+@click.option("--keep", is_flag=True, help="Keep the folder, and show commands to inspect it.")
 @click.option("--url", metavar="URL", help="An empty database to use instead of a SQLite file.")
 @json_option
 def demo(events: int, keep: bool, url: str | None, as_json: bool) -> None:
     """Show holdfast at work, in half a minute.
 
-    It needs nothing but a temporary folder. A worker process keeps three read models of a small
-    bank while four threads append. It is killed with kill -9 in the middle of its work; a new one
-    takes over. In the end every row is compared with the journal. Exit code 1 if anything is
-    wrong.
+    The demo needs only a temporary folder. A worker process keeps three read models of a small
+    bank while four threads append events. It is killed with kill -9 in the middle of its work, and
+    a new one takes over. In the end every row is compared with the journal. The exit code is 1 if
+    anything is wrong.
     """
     with ExitStack() as cleanup:
         folder = cleanup.enter_context(_folder(keep=keep))
         os.environ["BANK_URL"] = url or f"sqlite:///{folder}/bank.db"
-        # Only now: the bank reads its URL when it is imported.
+        # Imported here, because the bank reads its URL at import.
         from holdfast.cli.demo import bank, story
         from holdfast.cli.demo.audit import audit
         from holdfast.cli.demo.screen import Screen
         from holdfast.cli.demo.writers import Writers
 
         cleanup.enter_context(closing(bank.app))
-        _check_empty(bank.app.journal.head())
-        seconds = WRITE_SECONDS * min(1.0, events / EVENTS)
-        writers = Writers(events, seconds=seconds)
+        if bank.app.journal.head():
+            raise ConfigError("the demo needs an empty database: this one's journal has events")
+        writers = Writers(events, seconds=WRITE_SECONDS * min(1.0, events / EVENTS))
         cleanup.callback(writers.stop)
-        screen = cleanup.enter_context(Screen(to_stderr=as_json))
+        screen = Screen(to_stderr=as_json)
+        cleanup.callback(screen.close_table)
         story.tell(screen, writers, folder)
         checks = audit(writers.appended)
         story.report(screen, checks)
         if keep:
-            _say_how_to_look(screen, folder, own_url=url is None)
+            _show_commands(screen, folder, own_url=url is None)
     wrong = [check for check in checks if not check.is_right]
     if as_json:
         print_json({"events": writers.appended, "right": not wrong, "checks": checks})
     sys.exit(1 if wrong else 0)
 
 
-def _say_how_to_look(screen: Screen, folder: Path, *, own_url: bool) -> None:
+def _show_commands(screen: Screen, folder: Path, *, own_url: bool) -> None:
     screen.say(f"Kept: {folder}. To look at it:")
     variable = "" if own_url else "BANK_URL=… "
     for command in ("status", "journal tail", "run"):
@@ -80,7 +82,7 @@ def _say_how_to_look(screen: Screen, folder: Path, *, own_url: bool) -> None:
 
 @contextmanager
 def _folder(*, keep: bool) -> Iterator[Path]:
-    """A temporary folder with the bank's module in it, gone afterwards also when we are ended."""
+    """A temporary folder with the bank's module, removed at the end, even after a SIGTERM."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     try:
@@ -90,8 +92,3 @@ def _folder(*, keep: bool) -> Iterator[Path]:
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _check_empty(head: int) -> None:
-    if head:
-        raise ConfigError("the demo needs an empty database: this one's journal has events")

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.options import json_option, limit_option
-from holdfast.cli.output import add_row, new_table, one_line, print_json, stdout_console, utc
+from holdfast.cli.output import one_line, print_rows, table_of, utc
 from holdfast.runtime.store.queue_items import AuditRow
 
 if TYPE_CHECKING:
@@ -21,17 +21,13 @@ if TYPE_CHECKING:
 @click.command()
 @takes_app()
 @click.option("--projection", metavar="NAME", help="Only changes to this projection.")
-@limit_option(100, "Maximum of changes shown.")
+@limit_option(100, "Maximum number of changes.")
 @json_option
 def audit(app: App, projection: str | None, limit: int, as_json: bool) -> None:
     """Show what operators have changed, latest first: who, when, what and why."""
     rows = app.audit(projection, limit=limit)
-    if as_json:
-        print_json({"changes": [_fields(row) for row in rows]})
-    elif rows:
-        stdout_console().print(_table(rows))
-    else:
-        click.echo("nobody has changed anything yet")
+    changes = [_fields(row) for row in rows]
+    print_rows(rows, _table, "nobody has changed anything yet", as_json, changes=changes)
 
 
 def _fields(row: AuditRow) -> dict[str, object]:
@@ -39,11 +35,8 @@ def _fields(row: AuditRow) -> dict[str, object]:
 
 
 def _table(rows: Sequence[AuditRow]) -> Table:
-    columns = ("time", "operator", "action", "projection", "subject", "note")
-    table = new_table(*columns, fold=("subject", "note"))
-    for row in rows:
-        add_row(
-            table,
+    cells = (
+        (
             utc(row.at),
             row.actor,
             row.action,
@@ -51,7 +44,10 @@ def _table(rows: Sequence[AuditRow]) -> Table:
             _subject(row.subject),
             one_line(row.note or ""),
         )
-    return table
+        for row in rows
+    )
+    columns = ("time", "operator", "action", "projection", "subject", "note")
+    return table_of(columns, cells, fold=("subject", "note"))
 
 
 def _subject(text: str) -> str:

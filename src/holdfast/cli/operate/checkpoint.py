@@ -115,8 +115,5 @@ def forward(
 def _position(app: App, projection: str, *, feed: str | None = None) -> int:
     """Where a projection is, on one of its feeds or summed over all."""
     app.tables(projection)  # Raises for an unknown name, before the question.
-    return sum(
-        status.position
-        for status in app.status()
-        if status.projection == projection and feed in (None, status.feed)
-    )
+    found = [status for status in app.status() if status.projection == projection]
+    return sum(status.position for status in found if feed in (None, status.feed))

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.options import json_option
-from holdfast.cli.output import one_line, plural, print_json
+from holdfast.cli.output import one_line, plural, print_result
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store.queue_items import EARLY, OUTSTANDING
 from holdfast.sql.operate.explain import Reason
@@ -32,22 +32,12 @@ def explain(app: App, projection: str, as_json: bool) -> None:
             f"the database can't be reached from here; while workers can't reach it either, "
             f"{projection} does not advance: {error}"
         ) from error
-    if as_json:
-        print_json(
-            {
-                "projection": projection,
-                "reasons": [
-                    {**msgspec.structs.asdict(reason), "advice": list(_advice(projection, reason))}
-                    for reason in reasons
-                ],
-            }
-        )
-        return
-    click.echo(f"{projection}:")
+    fields, lines = [], [f"{projection}:"]
     for reason in reasons:
-        click.echo(f"- {_cut(reason.text)}")
-        for line in (*_details(reason), *_advice(projection, reason)):
-            click.echo(f"    {line}")
+        advice = list(_advice(projection, reason))
+        fields.append({**msgspec.structs.asdict(reason), "advice": advice})
+        lines += [f"- {_cut(reason.text)}", *(f"    {s}" for s in (*_details(reason), *advice))]
+    print_result("\n".join(lines), as_json, projection=projection, reasons=fields)
 
 
 def _details(reason: Reason) -> Iterator[str]:

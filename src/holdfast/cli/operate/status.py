@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +17,7 @@ from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.operate.status_view import view_of
 from holdfast.cli.options import json_option
-from holdfast.cli.output import one_line, print_json, print_result, stdout_console
+from holdfast.cli.output import one_line, print_result, print_rows, stdout_console
 from holdfast.errors import StoreUnavailable
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.runtime.status import ProjectionStatus
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     "interval_seconds",
     type=click.FloatRange(min=0.1),
     default=1.0,
-    show_default=True,
     metavar="SECONDS",
     help="Interval of --watch.",
 )
@@ -96,14 +96,10 @@ def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
 
 
 def _print(app: App, as_json: bool) -> None:
-    statuses = read_statuses(app)
-    if as_json:
-        found = [{**asdict(s), "registered": s.projection in app.projections} for s in statuses]
-        print_json({"projections": found})
-    elif statuses:
-        stdout_console().print(view_of(statuses, app.projections))
-    else:
-        click.echo("the app has no projections, and none has run on its database")
+    statuses, known = read_statuses(app), app.projections
+    fields = [{**asdict(status), "registered": status.projection in known} for status in statuses]
+    empty = "the app has no projections, and none has run on its database"
+    print_rows(statuses, partial(view_of, registered=known), empty, as_json, projections=fields)
 
 
 def _repeat(app: App, interval_seconds: float, as_json: bool) -> None:

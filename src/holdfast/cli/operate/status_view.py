@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.cli.output import add_row, new_table, one_line, plural, shown, utc
+from holdfast.cli.output import Cell, one_line, plural, shown, table_of, utc
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.runtime.status import LastError, ProjectionStatus
 
@@ -32,16 +32,11 @@ def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> 
     feed = ["feed"] if any(s.feed not in (JOURNAL, MESSAGES) for s in statuses) else []
     queued = ["queued"] if any(status.closed_lanes for status in statuses) else []
     numbers = ("position", "behind", "lag", "events/s", *queued)
-    table = new_table("projection", *feed, "state", *numbers, "leader", right=numbers)
-    for status in statuses:
-        ran = status.epoch or status.paused_by or status.last_error
-        state = status.state if ran else "never ran"
-        known = status.projection in registered
-        add_row(
-            table,
-            status.projection + ("" if known else " (not in the app)"),
+    rows: list[tuple[Cell, ...]] = [
+        (
+            status.projection + ("" if status.projection in registered else " (not in the app)"),
             *([status.feed] if feed else []),
-            (state, COLOURS[state]),
+            _state(status),
             f"{status.position:,}",
             f"{status.lag_events:,}" if status.is_head_known else "?",
             f"{status.lag_seconds:.1f} s",
@@ -49,7 +44,16 @@ def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> 
             *([_queued(status)] if queued else []),
             status.leader or "",
         )
+        for status in statuses
+    ]
+    table = table_of(("projection", *feed, "state", *numbers, "leader"), rows, right=numbers)
     return Group(table, *(Text(line, style=style) for line, style in _remarks(statuses)))
+
+
+def _state(status: ProjectionStatus) -> tuple[str, str]:
+    ran = status.epoch or status.paused_by or status.last_error
+    state = status.state if ran else "never ran"
+    return state, COLOURS[state]
 
 
 def _queued(status: ProjectionStatus) -> str:

@@ -19,7 +19,7 @@ from holdfast.errors import HoldfastError
 from holdfast.runtime.store.queue_items import QueueChange, QueueItem, QueueSelection
 
 MAX_NAMED_ITEMS = 5
-"""Maximum of items that are named before a change."""
+"""Maximum number of items that are named before a change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,21 +9,16 @@ import click
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.confirm import confirm
-from holdfast.cli.options import (
-    change_options,
-    confirmed_change_options,
-    json_option,
-    limit_option,
-)
-from holdfast.cli.output import plural, print_json, print_result, stdout_console
+from holdfast.cli.options import change_options, confirmed_change_options, json_option, limit_option
+from holdfast.cli.output import plural, print_json, print_result, print_rows
 from holdfast.cli.queue.change import Action, change_items, item_change_options
 from holdfast.cli.queue.item_view import (
     all_fields,
     item_fields,
+    items_table,
     line_of,
     lines_of,
     stats_table,
-    table_of,
 )
 from holdfast.cli.queue.selection import selection_options
 from holdfast.model.feed_names import JOURNAL
@@ -45,14 +40,10 @@ def queue() -> None:
 def list_(app: App, limit: int, as_json: bool, **filters: Any) -> None:
     """List the items of the queue, the oldest first."""
     items = app.queue.list(QueueSelection(**filters), limit=limit)
-    if as_json:
-        print_json({"items": [item_fields(item) for item in items]})
-    elif items:
-        stdout_console().print(table_of(items))
-        if len(items) == limit:
-            click.echo(f"There may be more; these are the {limit:,} oldest. See --limit.")
-    else:
-        click.echo("no item matches" if any(filters.values()) else "the queue is empty")
+    empty = "no item matches" if any(filters.values()) else "the queue is empty"
+    print_rows(items, items_table, empty, as_json, items=[item_fields(item) for item in items])
+    if len(items) == limit and not as_json:
+        click.echo(f"There may be more; these are the {limit:,} oldest. See --limit.")
 
 
 @queue.command()
@@ -76,12 +67,7 @@ def show(app: App, item_id: str, as_json: bool) -> None:
 def stats(app: App, as_json: bool) -> None:
     """Count items by projection, status and error."""
     counts = app.queue.stats()
-    if as_json:
-        print_json({"counts": counts})
-    elif counts:
-        stdout_console().print(stats_table(counts))
-    else:
-        click.echo("the queue is empty")
+    print_rows(counts, stats_table, "the queue is empty", as_json, counts=counts)
 
 
 @queue.command()
@@ -141,7 +127,6 @@ def purge(app: App, ids: tuple[int, ...], **options: Any) -> None:
 @click.option(
     "--feed",
     default=JOURNAL,
-    show_default=True,
     metavar="NAME",
     help="The feed; on Kafka, the partition, as in orders[3].",
 )
@@ -162,7 +147,7 @@ def add(app: App, projection: str, position: int, as_json: bool, **options: Any)
 @takes_app("PROJECTION")
 @click.option("--topic", required=True, metavar="NAME", help="The dead-letter topic.")
 @click.option("--hold", is_flag=True, help="Try no event before it is requeued.")
-@limit_option(1_000, "Maximum of events put into the queue.")
+@limit_option(1_000, "Maximum number of events put into the queue.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @confirmed_change_options
 def import_(

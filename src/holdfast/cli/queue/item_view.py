@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.cli.output import add_row, duration, new_table, one_line, redacted, shown, utc
+from holdfast.cli.output import duration, one_line, redacted, shown, table_of, utc
 from holdfast.runtime.store.queue_items import QueueCount, QueueItem
 
 if TYPE_CHECKING:
@@ -23,16 +23,11 @@ LONG_FIELDS = ("data", "metadata", "error_stacktrace", "history", "kept")
 COLOURS = {"dead": "bold red", "failed": "red", "skipped": "yellow", "resolved": "green"}
 
 
-def table_of(items: Sequence[QueueItem]) -> Table:
+def items_table(items: Sequence[QueueItem]) -> Table:
     """A table with a row for each item."""
     now = datetime.now(UTC)
-    table = new_table(
-        "id", "projection", "lane", "status", "attempts", "event type", "error", "age",
-        "next attempt", right=("id", "attempts", "age"),
-    )  # fmt: skip
-    for item in items:
-        add_row(
-            table,
+    rows = (
+        (
             str(item.id),
             item.projection,
             item.lane,
@@ -43,22 +38,26 @@ def table_of(items: Sequence[QueueItem]) -> Table:
             duration((now - item.created_at).total_seconds()),
             _next_attempt(item, now),
         )
-    return table
+        for item in items
+    )
+    names = ("id", "projection", "lane", "status", "attempts", "event type", "error")
+    return table_of((*names, "age", "next attempt"), rows, right=("id", "attempts", "age"))
 
 
 def stats_table(counts: Sequence[QueueCount]) -> Table:
     """A table of counts by projection, status and error."""
-    table = new_table("projection", "status", "error", "items", "oldest", right=("items", "oldest"))
-    for count in counts:
-        add_row(
-            table,
+    rows = (
+        (
             count.projection,
             (count.status, COLOURS.get(count.status, "")),
             count.error_type or "",
             f"{count.items:,}",
             duration(count.oldest_seconds),
         )
-    return table
+        for count in counts
+    )
+    columns = ("projection", "status", "error", "items", "oldest")
+    return table_of(columns, rows, right=("items", "oldest"))
 
 
 def lines_of(item: QueueItem) -> Iterator[str]:

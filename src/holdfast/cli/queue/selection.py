@@ -43,7 +43,7 @@ selection_options = combined(
         metavar="AGE",
         help="Only items older than this: 30s, 5m, 2h, 7d.",
     ),
-    limit_option(100, "Maximum of items, the oldest first."),
+    limit_option(100, "Maximum number of items, the oldest first."),
 )
 
 

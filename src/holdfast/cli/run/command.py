@@ -50,7 +50,6 @@ def _address(
     "--stop-seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=20.0,
-    show_default=True,
     metavar="SECONDS",
     help="Timeout of a stop, which waits for handlers to return.",
 )
@@ -65,7 +64,6 @@ def _address(
     "--processes",
     type=click.IntRange(min=1),
     default=1,
-    show_default=True,
     metavar="N",
     help="Number of worker processes that share the projections.",
 )

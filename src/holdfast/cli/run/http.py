@@ -24,7 +24,7 @@ from holdfast.metrics.prometheus import scrape_function
 from holdfast.runtime.run.supervisor import Supervisor
 
 MAX_REQUESTS = 32
-"""Maximum of requests answered at the same time. The connections of others are closed."""
+"""Maximum number of requests answered at the same time. The connections of others are closed."""
 
 REQUEST_TIMEOUT_SECONDS = 10.0
 """Timeout of reading a request from a client."""
