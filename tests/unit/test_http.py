@@ -1,4 +1,4 @@
-"""Whether a worker says that it is alive and ready."""
+"""When a worker is alive, and when it is ready."""
 
 import json
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def test_runners_that_have_ended_cleanly_are_alive(app: App) -> None:
     assert content(livez(ended(app, until=0))) == (200, live)
 
 
-def test_a_fault_is_no_death_unless_all_have_one(app: App) -> None:
+def test_a_worker_is_alive_until_all_projections_have_faulted(app: App) -> None:
     app.journal.append("a", [NewEvent({}, type="Bad")])
     supervisor = ended(app, until=1)
     assert content(livez(supervisor)) == (200, {"live": True, "crashed": [], "faulted": ["picky"]})
@@ -59,14 +59,14 @@ def test_a_fault_is_no_death_unless_all_have_one(app: App) -> None:
     assert content(livez(alone)) == (503, {"live": False, "crashed": [], "faulted": ["picky"]})
 
 
-def test_a_thread_that_has_died_is_a_death(app: App) -> None:
+def test_a_worker_with_a_crashed_runner_is_not_alive(app: App) -> None:
     supervisor = app.supervise()
     supervisor.runners[0].crash(MemoryError())
     dead = {"live": False, "crashed": ["picky"], "faulted": ["picky"]}
     assert content(livez(supervisor)) == (503, dead)
 
 
-def test_a_fault_of_another_process_is_known(app: App, tmp_path: Path) -> None:
+def test_a_fault_in_another_process_makes_it_unready(app: App, tmp_path: Path) -> None:
     gauges, supervisor = Gauges(app), app.supervise()
     with App(f"sqlite:///{tmp_path}/bank.db") as other:
         other.projection(Picky)
@@ -78,7 +78,7 @@ def test_a_fault_of_another_process_is_known(app: App, tmp_path: Path) -> None:
     assert content(readyz(gauges, supervisor)) == (503, not_ready)
 
 
-def test_a_fault_that_the_database_does_not_know_is_known_too(app: App) -> None:
+def test_a_crash_that_the_database_does_not_know_makes_it_unready(app: App) -> None:
     supervisor = app.supervise()
     assert content(readyz(Gauges(app), supervisor))[0] == 200
     supervisor.runners[1].crash(MemoryError())
@@ -86,7 +86,7 @@ def test_a_fault_that_the_database_does_not_know_is_known_too(app: App) -> None:
     assert content(readyz(Gauges(app), supervisor)) == (503, not_ready)
 
 
-def test_a_pause_hides_no_fault(app: App) -> None:
+def test_a_pause_does_not_hide_a_fault(app: App) -> None:
     supervisor = app.supervise()
     app.pause("easy", by="anna")
     assert content(readyz(Gauges(app), supervisor))[0] == 200
