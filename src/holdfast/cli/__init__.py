@@ -86,7 +86,7 @@ def cli() -> None:
     app in the module bank, searched from the present folder); or by --app; or by HOLDFAST_APP; or
     by `app = "bank:app"` under [tool.holdfast] in the pyproject.toml of this folder or one above.
 
-    Exit codes: 0 done; 1 an error, told by one line on stderr; 2 a wrong command line; 3 a
+    Exit codes: 0 done; 1 an error, with one line on stderr; 2 a wrong command line; 3 a
     projection faulted while `run` ran it.
     """
 

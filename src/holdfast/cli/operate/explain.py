@@ -128,7 +128,7 @@ def _advice_for_item(item: int | None, status: str | None) -> Iterator[str]:
 def _advice_for_lanes(heads: list[dict[str, Any]]) -> Iterator[str]:
     dead = [head["id"] for head in heads if head["status"] == "dead"]
     if not dead:
-        yield "They are tried by themselves when they are due, while a worker runs."
+        yield "A worker tries them again when they are due."
         return
     yield f"Look: holdfast queue show {dead[0]}"
     ids = " ".join(map(str, dead))
