@@ -1,4 +1,4 @@
-"""Log records from the core's signals, under the logger `holdfast`. Texts are constant."""
+"""Log records of signals, under the logger `holdfast`. Texts are constant."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ TEXTS: dict[type, tuple[int, str]] = {
     signals.Skipped: (logging.WARNING, "event skipped"),
     signals.Parked: (logging.WARNING, "event parked, lane closed"),
     signals.Queued: (logging.INFO, "events wait in a closed lane"),
-    signals.Duplicates: (logging.DEBUG, "events had been here before"),
-    signals.Died: (logging.ERROR, "parked event needs a person"),
+    signals.Duplicates: (logging.DEBUG, "duplicate events passed"),
+    signals.Died: (logging.ERROR, "parked event needs an operator"),
     signals.Drained: (logging.INFO, "lane drained"),
     signals.Recovered: (logging.INFO, "event applied after failures"),
     signals.CallbackFailed: (logging.ERROR, "callback failed after the commit"),
     signals.Paused: (logging.INFO, "projection paused"),
     signals.Resumed: (logging.INFO, "projection resumed"),
 }
-"""How each signal is logged; a fault, which needs more words, is not here."""
+"""The level and text of each signal, except Faulted, whose text is not constant."""
 
 
 def log_signal(signal: Signal) -> None:
@@ -56,14 +56,14 @@ def log_signal(signal: Signal) -> None:
 
 
 def guarded(listener: Listener) -> Listener:
-    """The listener, unable to stop a projection: what it raises is logged."""
+    """A listener that can't stop a projection: its errors are logged."""
 
     def listen(signal: Signal) -> None:
-        told_of = sys.exception()
+        handled = sys.exception()
         try:
             listener(signal)
         except Exception as error:
-            _part(error, told_of)
+            _detach(error, handled)
             logger.error("a listener failed", exc_info=error)
 
     return listen
@@ -77,14 +77,14 @@ def _log(level: int, text: str, signal: Signal) -> None:
 
 
 def _loggable(value: Any) -> Any:
-    """Text that every handler can write, on one line, whatever an error says."""
+    """The value; a text on one line, with characters escaped that a log can't hold."""
     if not isinstance(value, str) or value.isprintable():
         return value
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
 
 
-def _part(error: BaseException, told_of: BaseException | None) -> None:
-    """Takes the error that a signal was about out of the listener's own: it may be masked."""
-    while error.__context__ is not None and error.__context__ is not told_of:
+def _detach(error: BaseException, handled: BaseException | None) -> None:
+    """Removes the event's error from the context of the listener's: its text may be masked."""
+    while error.__context__ is not None and error.__context__ is not handled:
         error = error.__context__
     error.__context__ = None

@@ -1,9 +1,8 @@
 """SQLAlchemy in handlers, inside the handler's transaction.
 
-A transaction of SQLAlchemy's is a savepoint in the handler's: what it commits is in if the handler
-succeeds, and comes to the database with the checkpoint. So code that commits or rolls back, as it
-may where it has a connection of its own, does here what it means, and can't part the rows from the
-checkpoint.
+A transaction of SQLAlchemy is a savepoint in the handler's transaction: what it commits is
+committed with the checkpoint, if the handler succeeds. So code that commits or rolls back works as
+it does on its own connection, and can't separate the rows from the checkpoint.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ __all__ = ["connection", "session"]
 S = TypeVar("S", bound=Session)
 
 MAX_ENGINES = 16
-"""Databases for each of which SQLAlchemy's statements are kept compiled."""
+"""Maximum number of databases for which an engine keeps its compiled statements."""
 
 SAVEPOINT = "holdfast.savepoint"
-"""Where a connection notes the savepoint that is its transaction."""
+"""Key of a connection's `record_info`: the savepoint that is its transaction."""
 
 _lent: ContextVar[Any] = ContextVar("holdfast_lent")
 _numbers = count()
@@ -50,8 +49,8 @@ def session(tx: Tx, make: Callable[..., S]) -> AbstractContextManager[S]: ...
 def session(tx: Tx, make: Callable[..., Any] = Session) -> Iterator[Any]:
     """A Session in the transaction of a handler, for the time of the block.
 
-    `make` is what makes it: a Session class, or a sessionmaker whose own bind does not matter. At
-    the end of the block the session is committed, or rolled back if the block raises.
+    `make` is a Session class, or a sessionmaker, whose own bind is ignored. At the end of the block
+    the session is committed, or rolled back if the block raises.
     """
     with connection(tx) as lent, make(bind=lent, binds=None) as opened:
         yield opened
@@ -71,7 +70,7 @@ def connection(tx: Tx) -> Iterator[Connection]:
     finally:
         _lent.reset(token)
     with opened:
-        _notes(opened.connection)[LENT_BY] = tx
+        _record_info(opened.connection)[LENT_BY] = tx
         yield opened
         opened.commit()
 
@@ -81,7 +80,7 @@ def _engine_for(raw: Any) -> Engine:
         return _engine("sqlite+holdfast://")
     info = raw.info
     database = info.server_version, info.host, info.port, info.dbname, info.user
-    # Its own way with hstore would change what others read by this connection.
+    # SQLAlchemy's handling of hstore would change what other code reads by this connection.
     return _engine("postgresql+holdfast://", *database, use_native_hstore=False)
 
 
@@ -94,49 +93,50 @@ def _engine(url: str, *_database: Any, **options: Any) -> Engine:
 
 def _lend() -> Any:
     raw = _lent.get(None)
-    if raw is None:  # SQLAlchemy has seen it break, and wants another one.
+    if raw is None:  # SQLAlchemy has seen the connection break, and wants another one.
         raise HoldfastError("the connection of the handler was lost")
     return raw
 
 
-class _Borrower:
-    """What makes a dialect work on a connection, and in a transaction, that are not its own."""
+class _InHandler:
+    """Makes a dialect work on a handler's connection, with savepoints for transactions."""
 
     driver = "holdfast"
     supports_statement_cache = True
 
     def on_connect(self) -> Any:
-        """Nothing: the connection is set up for others."""
+        """Nothing: holdfast has set up the connection."""
 
     def do_begin(self, dbapi_connection: Any) -> None:
         name = f"holdfast_{next(_numbers)}"
         _run(dbapi_connection, f"SAVEPOINT {name}")
-        _notes(dbapi_connection)[SAVEPOINT] = name
+        _record_info(dbapi_connection)[SAVEPOINT] = name
 
     def do_commit(self, dbapi_connection: Any) -> None:
-        _run(dbapi_connection, f"RELEASE SAVEPOINT {_notes(dbapi_connection)[SAVEPOINT]}")
-        del _notes(dbapi_connection)[SAVEPOINT]
+        name = _record_info(dbapi_connection)[SAVEPOINT]
+        _run(dbapi_connection, f"RELEASE SAVEPOINT {name}")
+        del _record_info(dbapi_connection)[SAVEPOINT]
 
     def do_rollback(self, dbapi_connection: Any) -> None:
-        name = _notes(dbapi_connection).pop(SAVEPOINT, None)
-        if name is not None:  # When it connects for the first time, it begins nothing.
+        name = _record_info(dbapi_connection).pop(SAVEPOINT, None)
+        if name is not None:  # At its first connect, SQLAlchemy rolls back without a begin.
             _run(dbapi_connection, f"ROLLBACK TO SAVEPOINT {name}")
             _run(dbapi_connection, f"RELEASE SAVEPOINT {name}")
 
     def do_close(self, dbapi_connection: Any) -> None:
-        """Nothing: it belongs to the runner."""
+        """Nothing: the connection belongs to the runner."""
 
     def set_isolation_level(self, _: Any, level: str) -> Never:
         raise HoldfastError(f"{level}: the transaction is the handler's, and has begun")
 
 
-class SqliteBorrower(_Borrower, SQLiteDialect_pysqlite):
+class SqliteInHandler(_InHandler, SQLiteDialect_pysqlite):
     """SQLite, inside a handler's transaction."""
 
     supports_statement_cache = True
 
 
-class PostgresBorrower(_Borrower, PGDialect_psycopg):
+class PostgresInHandler(_InHandler, PGDialect_psycopg):
     """PostgreSQL, inside a handler's transaction."""
 
     supports_statement_cache = True
@@ -150,11 +150,11 @@ def _run(dbapi_connection: Any, sql: str) -> None:
         cursor.close()
 
 
-def _notes(dbapi_connection: Any) -> dict[str, Any]:
-    """What is kept with a connection for as long as it is lent."""
-    notes: dict[str, Any] = dbapi_connection.record_info
-    return notes
+def _record_info(dbapi_connection: Any) -> dict[str, Any]:
+    """What SQLAlchemy keeps with a connection for as long as it has it."""
+    info: dict[str, Any] = dbapi_connection.record_info
+    return info
 
 
-registry.register("sqlite.holdfast", __name__, SqliteBorrower.__name__)
-registry.register("postgresql.holdfast", __name__, PostgresBorrower.__name__)
+registry.register("sqlite.holdfast", __name__, SqliteInHandler.__name__)
+registry.register("postgresql.holdfast", __name__, PostgresInHandler.__name__)

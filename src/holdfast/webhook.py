@@ -1,8 +1,7 @@
 """A sink that posts to a URL, signed.
 
-Requests are signed as https://www.standardwebhooks.com asks: receivers check them with the
-libraries that exist for many languages, and tell by `webhook-id` whether they know a message, for
-it may come more than once.
+Requests are signed as https://www.standardwebhooks.com specifies, so that receivers can check them
+with a library. A message may come more than once: `webhook-id` is always the same.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ from holdfast.model.failure import Failure
 from holdfast.model.policy import Park, Policy, Retry
 from holdfast.model.projection import Projection, Tx, on
 
-PREFIX = "whsec_"
-"""So begins a secret; base64 follows."""
+SECRET_PREFIX = "whsec_"
+"""The beginning of a secret; base64 follows."""
 
-LATER = (408, 409, 425, 429)
-"""Refusals that may be over soon."""
+TEMPORARY_STATUSES = (408, 409, 425, 429)
+"""Client errors that may pass: the message is tried again."""
 
-MAX_ANSWER_BYTES = 4_096
-"""So much of a refusal is read."""
+MAX_RESPONSE_BYTES = 4_096
+"""Maximum number of bytes read from the body of an error response."""
 
-SECRET_CHARACTERS = 4
-"""What is shorter, in a URL, is no token."""
+MIN_TOKEN_CHARACTERS = 4
+"""Minimum length of a part of the URL that counts as a secret."""
 
-MAX_ANSWER_CHARACTERS = 200
-"""So much of a refusal's text is kept with the item's error."""
+MAX_ERROR_CHARACTERS = 200
+"""Maximum length of a response's text in the item's error."""
 
 
 class WebhookError(HoldfastError):
-    """A receiver did not take a message. `status` is None where there was no answer."""
+    """A receiver did not accept a message. `status` is None if there was no response."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -53,18 +52,19 @@ class WebhookError(HoldfastError):
 
     @property
     def is_final(self) -> bool:
-        """Whether the receiver has refused the message itself: it would do so again."""
-        return self.status is not None and 400 <= self.status < 500 and self.status not in LATER
+        """Whether the receiver would refuse the same message again."""
+        status = self.status
+        return status is not None and 400 <= status < 500 and status not in TEMPORARY_STATUSES
 
 
 class Webhook(Projection):
-    """Posts what it handles to `url`; register it with `@app.sink()`, or for events of the journal
-    with `@app.projection(delivery="outbox")`.
+    """Posts messages to `url`. Register it with `@app.sink()`, or for events of the journal with
+    `@app.projection(delivery="outbox")`.
 
-    `topics` are the topics or event types it is for. `secret` is `whsec_` and base64; several are
-    for the time in which a receiver changes from one to the next. An answer of 2xx is success, and
-    redirects are not followed. `timeout_seconds` limits each wait for the receiver; the policy's
-    `Backoff(timeout_seconds=…)` limits the whole.
+    `topics` are the topics or event types that it posts. `secret` is `whsec_` and base64; give
+    several while a receiver changes from one to the next. A response of 2xx is success. Redirects
+    are not followed. `timeout_seconds` limits each wait for the receiver; the policy's
+    `Backoff(timeout_seconds=…)` limits the whole attempt.
     """
 
     url: ClassVar[str]
@@ -94,16 +94,18 @@ class Webhook(Projection):
             _key(secret, where) for secret in ([secrets] if isinstance(secrets, str) else secrets)
         ]
         if not self._keys:
-            raise ConfigError(f"{where}.secret is missing; `{PREFIX}` and 24 to 64 bytes in base64")
+            raise ConfigError(
+                f"{where}.secret is missing; `{SECRET_PREFIX}` and 24 to 64 bytes in base64"
+            )
 
     @classmethod
     def policy(cls) -> Policy:
-        """As `Policy.outbox()`, but a message that the receiver refuses is dead at once."""
-        usual = Policy.outbox()
-        return Policy(on_error=_decide, backoff=usual.backoff, exhausted=usual.exhausted)
+        """Like `Policy.outbox()`, but a message that the receiver refuses is dead at once."""
+        outbox = Policy.outbox()
+        return Policy(on_error=_decide, backoff=outbox.backoff, exhausted=outbox.exhausted)
 
     def body(self, event: Event[Any]) -> Any:
-        """What is posted, as JSON."""
+        """The body of the request, which is encoded as JSON."""
         return {
             "type": event.type,
             "timestamp": event.recorded_at,
@@ -112,24 +114,24 @@ class Webhook(Projection):
         }
 
     def post(self, event: Event[Any]) -> None:
-        """Posts one message; raises WebhookError unless the receiver takes it."""
+        """Posts one message; raises WebhookError unless the receiver accepts it."""
         body = msgspec.json.encode(self.body(event))
         headers = {
             "content-type": "application/json",
             "user-agent": "holdfast",
-            **signed(self._keys, str(event.id), int(time.time()), body),
+            **signed_headers(self._keys, str(event.id), int(time.time()), body),
         }
         try:
-            status, text = self._posted(body, headers)
+            status, text = self._request(body, headers)
         except (OSError, HTTPException) as error:
-            # Not its text, nor the error itself: they may show a URL with a token in it.
+            # Without the error and its text: they may show the URL, with a token in it.
             kind = type(error).__name__
             raise WebhookError(f"{self._receiver} does not answer: {kind}") from None
         if not 200 <= status < 300:
             raise WebhookError(f"{self._receiver} answered {status}: {text}", status=status)
 
-    def _posted(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
-        """The status of the answer, and the beginning of its text."""
+    def _request(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+        """Posts a body; returns the response's status and the beginning of its text."""
         address = self._address
         kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
         target = f"{address.path or '/'}?{address.query}" if address.query else address.path or "/"
@@ -137,8 +139,8 @@ class Webhook(Projection):
         connection = kind(address.hostname, address.port, timeout=self.timeout_seconds)
         with closing(connection):
             connection.request("POST", target, body, {**headers, **self._authorization()})
-            answer = connection.getresponse()
-            return answer.status, "" if answer.status < 300 else self._text(answer)
+            response = connection.getresponse()
+            return response.status, "" if response.status < 300 else self._text(response)
 
     def _authorization(self) -> dict[str, str]:
         address = self._address
@@ -147,12 +149,12 @@ class Webhook(Projection):
         pair = f"{unquote(address.username)}:{unquote(address.password or '')}".encode()
         return {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
 
-    def _text(self, answer: HTTPResponse) -> str:
-        """The beginning of an answer, without what the receiver has quoted of the URL."""
+    def _text(self, response: HTTPResponse) -> str:
+        """The beginning of a response, with parts of the URL that it quotes masked."""
         found, until = b"", time.monotonic() + self.timeout_seconds
         with suppress(OSError, HTTPException):
-            while len(found) < MAX_ANSWER_BYTES and time.monotonic() < until:
-                read = answer.read1(MAX_ANSWER_BYTES - len(found))
+            while len(found) < MAX_RESPONSE_BYTES and time.monotonic() < until:
+                read = response.read1(MAX_RESPONSE_BYTES - len(found))
                 if not read:
                     break
                 found += read
@@ -160,13 +162,13 @@ class Webhook(Projection):
         address = self._address
         parts = [*address.path.split("/"), *re.split("[&=]", address.query)]
         for part in (*parts, address.username or "", address.password or ""):
-            if len(part) >= SECRET_CHARACTERS:
+            if len(part) >= MIN_TOKEN_CHARACTERS:
                 text = text.replace(part, "***").replace(unquote(part), "***")
-        return text[:MAX_ANSWER_CHARACTERS]
+        return text[:MAX_ERROR_CHARACTERS]
 
 
-def signed(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The headers that prove where a body comes from, and when it was posted."""
+def signed_headers(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """The headers that prove a body's origin, and when it was posted."""
     text = f"{id}.{timestamp}.".encode() + body
     signatures = [
         "v1," + base64.b64encode(hmac.digest(key, text, hashlib.sha256)).decode() for key in keys
@@ -185,9 +187,9 @@ def _decide(failure: Failure) -> Park | Retry:
 
 def _key(secret: object, where: str) -> bytes:
     try:
-        if not isinstance(secret, str) or not secret.startswith(PREFIX):
+        if not isinstance(secret, str) or not secret.startswith(SECRET_PREFIX):
             raise ValueError
-        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+        return base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (ValueError, binascii.Error):
-        # Without the secret, and without the error that may quote it.
-        raise ConfigError(f"{where}.secret must be `{PREFIX}` followed by base64") from None
+        # Without the secret, and without the error, which may quote it.
+        raise ConfigError(f"{where}.secret must be `{SECRET_PREFIX}` followed by base64") from None

@@ -38,7 +38,7 @@ def test_the_app_may_be_an_argument_an_option_a_variable_or_a_setting(place: Pla
         assert Place.run(_in(place, folder), "journal", "head").out == "0\n"
 
 
-def test_the_argument_beats_the_variable_and_the_variable_the_setting(place: Place) -> None:
+def test_the_argument_comes_before_the_variable_and_that_before_the_setting(place: Place) -> None:
     place.write("pyproject.toml", '[tool.holdfast]\napp = "nowhere:app"\n')
     assert place.ok("journal", "head", HOLDFAST_APP="bank:app").out == "0\n"
     assert place.ok("journal", "head", "bank:app", HOLDFAST_APP="nowhere:app").out == "0\n"
@@ -87,7 +87,7 @@ def test_a_wrong_command_line_is_code_2(place: Place, arguments: list[str], said
         ("json:app", "there is no 'app' in it; the module 'json' has no App"),
     ],
 )
-def test_an_app_that_is_not_there(place: Place, reference: str, said: str) -> None:
+def test_an_app_that_does_not_exist(place: Place, reference: str, said: str) -> None:
     assert said in place.run("status", reference).error
 
 

@@ -1,4 +1,4 @@
-"""Databases that are wrong, away, too new or not ours: a clear line, and nothing changed."""
+"""Databases that are wrong, away, too new or foreign: one clear line, and nothing changed."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 from tests.support.command import Place
 
 CLOSED = "127.0.0.1:1"
-"""An address that nobody listens on."""
+"""An address without a server."""
 
 SECRET = "s3cr3t-p4ss"
 COMMANDS = (
@@ -73,7 +73,7 @@ def test_a_password_is_never_shown(at: Place, url: str) -> None:
         assert SECRET not in refused.out + refused.err
 
 
-def test_run_shows_no_password_and_gives_up_when_told(at: Place) -> None:
+def test_run_shows_no_password_and_stops_after_its_maximum_of_failures(at: Place) -> None:
     text = (at.folder / "bank.py").read_text()
     poll = "@app.projection(poll=Poll(max_consecutive_failures=2))"
     text = text.replace("@app.projection\n", f"{poll}\n").replace("App, ", "App, Poll, ", 1)
@@ -116,7 +116,7 @@ def test_a_newer_schema_is_left_alone(any_place: Place) -> None:
         assert any_place.contents() == before
 
 
-def test_a_table_of_our_name_that_is_not_ours(any_place: Place) -> None:
+def test_a_foreign_table_with_the_name_of_ours(any_place: Place) -> None:
     _execute(any_place.url, "CREATE TABLE holdfast_event (mine integer)")
     before = any_place.contents()
     error = any_place.run("migrate", "bank:app").error

@@ -48,9 +48,7 @@ def test_on_postgres_with_a_report_in_json(place: Place, postgres_url: str) -> N
     assert "needs an empty database" in again.error
 
 
-def test_keep_says_how_to_look_and_the_audit_finds_a_wrong_balance(
-    place: Place, tmp_path: Path
-) -> None:
+def test_keep_shows_commands_and_the_audit_finds_wrong_rows(place: Place, tmp_path: Path) -> None:
     said = place.ok(*SHORT, "--keep", TMPDIR=str(tmp_path)).out
     (folder,) = tmp_path.glob("holdfast-demo-*")
     assert f"cd {folder} && holdfast status bank:app" in said
@@ -62,7 +60,7 @@ def test_keep_says_how_to_look_and_the_audit_finds_a_wrong_balance(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_takes_its_worker_and_folder_with_it(
+def test_an_interrupted_demo_leaves_no_worker_and_no_folder(
     place: Place, tmp_path: Path, number: signal.Signals
 ) -> None:
     temporary = tmp_path / "temporary"
@@ -86,7 +84,7 @@ CHANGES = {
     "UPDATE daily_totals SET amount = 0 WHERE kind = 'Deposited'": "daily totals that are right",
     "DELETE FROM balances WHERE account = 'account-008'": "accounts with a balance",
 }
-"""What somebody does to the tables, and what the audit must find afterwards."""
+"""Changes to the tables, and what the audit must find after each."""
 
 AUDIT = """
 import json, sqlite3, sys
@@ -104,7 +102,7 @@ for change in ["SELECT 1", *sys.argv[1:]]:
 
 
 def _found_after_each(changes: Iterable[str], url: str) -> list[list[str]]:
-    """What the demo's check finds wrong, at first and after each change."""
+    """The checks that fail, at first and after each change."""
     done = subprocess.run(
         [sys.executable, "-c", AUDIT, *changes],
         env={**os.environ, "BANK_URL": url},

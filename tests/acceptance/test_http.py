@@ -92,7 +92,7 @@ def test_a_fault_makes_it_not_ready(any_place: Place) -> None:
     found = worker.ask("/readyz")
     assert found.json == {"ready": False, "database": "ok", "faulted": ["ledger"]}
     assert found.headers["Content-Type"] == "application/json"
-    # The other projection lives, and so does the worker.
+    # The other projection runs, so the worker is alive.
     live = worker.ask("/livez")
     assert (live.status, live.json["faulted"]) == (200, ["ledger"])
     expected = {
@@ -109,7 +109,7 @@ def test_a_fault_makes_it_not_ready(any_place: Place) -> None:
 
 
 def test_a_database_that_is_away(place: Place) -> None:
-    """The port is bound to nobody: what it says names neither user nor password."""
+    """Nothing listens on the port. The responses name neither user nor password."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     url = f"postgresql://anna:hunter2@127.0.0.1:{port}/bank"
@@ -126,7 +126,7 @@ def test_a_database_that_is_away(place: Place) -> None:
     assert "hunter2" not in seen + "".join(command.err)
 
 
-def test_what_it_answers(place: Place) -> None:
+def test_paths_and_methods(place: Place) -> None:
     worker = Worker(place.work("--http", ":0"))
     assert worker.url.startswith("http://127.0.0.1:")
     assert not worker.url.endswith(":0")

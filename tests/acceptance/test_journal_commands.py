@@ -1,4 +1,4 @@
-"""`holdfast journal append`, `head` and `tail`, with what people get wrong."""
+"""`holdfast journal append`, `head` and `tail`, and wrong uses of them."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""A topic with a gap, a broken payload and a wrong currency: an operator sees it and mends it."""
+"""A topic with a gap, a broken payload and an unknown currency, which an operator deals with."""
 
 import signal
 from typing import Any
@@ -91,13 +91,13 @@ def test_the_story_of_a_topic(any_place: Place, topic: Topic, kafka_topic: Make)
     reasons = place.ok("explain", "bank:app", "balances", "--json").json["reasons"]
     assert "lanes_closed" in {reason["kind"] for reason in reasons}
 
-    # The gap: nobody has the missing version any more.
+    # The gap: the missing version is lost.
     (gap,) = dead(place, "gap")
     assert gap["error_type"] == "VersionGap"
     place.ok("queue", "requeue", "bank:app", str(gap["id"]), "--accept-gap", "--yes")
     wait_until(lambda: balances(place).get("gap") == 2, WAIT_SECONDS, "the gap to be passed")
 
-    # The broken one: somebody has dealt with it, and with what it hides.
+    # The broken payload: an operator resolves it, and accepts the gap that it leaves.
     (broken,) = dead(place, "broken")
     place.ok("queue", "resolve", "bank:app", str(broken["id"]), "--note", "by hand", "--yes")
     wait_until(lambda: bool(dead(place, "broken")), WAIT_SECONDS, "the next one to miss it")
@@ -105,7 +105,7 @@ def test_the_story_of_a_topic(any_place: Place, topic: Topic, kafka_topic: Make)
     place.ok("queue", "requeue", "bank:app", str(missing["id"]), "--accept-gap", "--yes")
     wait_until(lambda: balances(place).get("broken") == 1, WAIT_SECONDS, "the one behind it")
 
-    # The currency: the code is mended, and what waits follows in order.
+    # The currency: the code is fixed, and the events that wait are applied in order.
     stop(worker)
     write(place, topic, letters, "EUR", "XXX")
     place.ok("queue", "requeue", "bank:app", "--lane", "money", "--yes")

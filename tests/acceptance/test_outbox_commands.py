@@ -1,4 +1,4 @@
-"""`holdfast outbox`, and the other commands on an outbox projection, as the runbook has them."""
+"""`holdfast outbox`, and the other commands on an outbox projection, as in the runbook."""
 
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,15 @@ class Ledger"""
 
 @pytest.fixture
 def place(any_place: Place) -> Place:
-    """A bank whose ledger is delivered by an outbox, and can't read the amount 13."""
+    """A bank whose ledger is delivered by an outbox, and fails for the amount 13."""
     text = (Path(__file__).parent / "bank_module.py").read_text()
     text = text.replace("import App, ", "import App, Park, Policy, ")
     text = text.replace("\n@app.projection\nclass Ledger", OUTBOX)
-    any_place.write("bank.py", spoilt(text))
+    any_place.write("bank.py", failing(text))
     return any_place
 
 
-def spoilt(text: str) -> str:
+def failing(text: str) -> str:
     call = "tx.execute("
     check = 'if event.data.amount == 13:\n            raise ValueError("unlucky")\n        '
     assert text.count(call) == 1
@@ -54,13 +54,13 @@ def test_the_runbook(place: Place) -> None:
     explained = place.ok("explain", "bank:app", "ledger").out
     assert "1 lane is closed" in explained
 
-    # Off: nobody works, and nothing is lost.
+    # Off: no relay delivers, and nothing is lost.
     assert place.ok("outbox", "mode", "bank:app", "ledger", "off", "--yes").out == "ledger is off\n"
     place.credit(3)
     assert "its mode is off" in place.ok("explain", "bank:app", "ledger").out
     assert ledger(place)["depth"]["pending"] == 2
 
-    # The cause is mended and deployed.
+    # The cause is fixed and deployed.
     worker.close()
     mended = (place.folder / "bank.py").read_text().replace("amount == 13", "amount == -13")
     place.write("bank.py", mended)
@@ -85,7 +85,7 @@ def test_a_wrong_mode_or_projection(place: Place) -> None:
 def test_replaying_a_single_item(place: Place) -> None:
     place.credit(13)
     (item,) = place.ok("queue", "list", "bank:app", "--json").json["items"]
-    assert "nobody is there to be asked" in place.run("queue", "replay", "bank:app", "1").err
+    assert "stdin is not a terminal" in place.run("queue", "replay", "bank:app", "1").err
     again = place.run("queue", "replay", "bank:app", str(item["id"]), "--yes")
     assert (again.code, "has failed again: ValueError: unlucky" in again.out) == (1, True)
     mended = (place.folder / "bank.py").read_text().replace("amount == 13", "amount == -13")
@@ -96,7 +96,7 @@ def test_replaying_a_single_item(place: Place) -> None:
     assert "has no item" in place.run("queue", "replay", "bank:app", "1", "--yes").error
 
 
-def test_forgetting_what_is_gone_from_the_code(place: Place) -> None:
+def test_forgetting_a_projection_that_the_code_no_longer_has(place: Place) -> None:
     place.ok("status", "bank:app")
     place.credit(1, 2)
     said = place.run("outbox", "forget", "bank:app", "ledger", "--yes")

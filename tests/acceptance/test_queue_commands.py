@@ -1,4 +1,4 @@
-"""`holdfast queue`, `audit`, `pause`, `resume`, `rewind` and `explain`, as operators use them."""
+"""`holdfast queue`, `audit`, `pause`, `resume`, `rewind` and `explain`."""
 
 import getpass
 import json
@@ -50,7 +50,7 @@ def credit(place: Place, stream: str, *amounts: int) -> None:
 
 
 def parked(place: Place) -> Command:
-    """Lanes a and b are closed, each with an event behind its head; c is fine."""
+    """Lanes a and b are closed, each with an event behind its head; lane c is open."""
     place.write("bank.py", module("Policy(on_error=Park())"))
     credit(place, "a", 1, -2, 3)
     credit(place, "b", 4, -5, 6)
@@ -60,8 +60,8 @@ def parked(place: Place) -> Command:
     return worker
 
 
-def mend(place: Place) -> None:
-    """The ledger takes what is negative."""
+def fix(place: Place) -> None:
+    """The ledger accepts negative amounts."""
     path = place.folder / "bank.py"
     path.write_text(path.read_text().replace("event.data.amount < 0", "False"))
 
@@ -91,7 +91,7 @@ def closed(any_place: Place) -> Place:
 
 def test_an_empty_queue(place: Place) -> None:
     assert place.ok("queue", "list", "bank:app").out == "the queue is empty\n"
-    assert place.ok("queue", "list", "bank:app", "--lane", "x").out == "nothing fits\n"
+    assert place.ok("queue", "list", "bank:app", "--lane", "x").out == "no item matches\n"
     assert place.ok("queue", "list", "bank:app", "--json").json == {"items": []}
     assert place.ok("queue", "stats", "bank:app").out == "the queue is empty\n"
     assert place.ok("queue", "stats", "bank:app", "--json").json == {"counts": []}
@@ -142,10 +142,10 @@ def test_filters(closed: Place) -> None:
 # Changing
 
 
-def test_requeue_brings_a_lane_back(any_place: Place) -> None:
+def test_requeue_drains_a_lane(any_place: Place) -> None:
     worker = parked(any_place)
     worker.close()
-    mend(any_place)
+    fix(any_place)
     any_place.work()
     done = any_place.ok(
         "queue", "requeue", "bank:app", "1", "--yes", "--by", "ada", "--note", "mended", "--json"
@@ -226,8 +226,8 @@ def test_refusals_say_why_and_what_to_do(closed: Place) -> None:
 
     before = closed.contents()
     assert "item 2 is pending: it waits behind item 1 (dead)" in refused("requeue", "2")
-    assert "what still waits is never deleted" in refused("purge", "1")
-    assert "no item fits" in refused("requeue", "--lane", "c")
+    assert "an item that still waits is never deleted" in refused("purge", "1")
+    assert "no item matches" in refused("requeue", "--lane", "c")
     assert "no item 99" in refused("resolve", "99", "--note", "x")
     assert closed.contents() == before
     for arguments, text in (
@@ -249,8 +249,8 @@ def test_resolve_and_purge(closed: Place) -> None:
     assert f"by {getpass.getuser()}" in shown
     assert "refunded" in shown
     again = closed.run("queue", "resolve", "bank:app", "1", "--note", "x", "--yes").error
-    assert "what is over does not come back" in again
-    assert "over" in closed.run("queue", "requeue", "bank:app", "1", "--yes").error
+    assert "it is closed, and can't be changed any more" in again
+    assert "it is closed" in closed.run("queue", "requeue", "bank:app", "1", "--yes").error
     some = closed.ok("queue", "requeue", "bank:app", "1", "3", "--yes").out
     assert some.startswith("requeued 1 item\nleft alone: item 1 is resolved")
     closed.work().close()
@@ -285,7 +285,7 @@ def test_add_lets_a_stopped_projection_go_on(any_place: Place) -> None:
     assert any_place.contents()["ledger"] == [("a", 1), ("b", 4)]
 
 
-def test_the_head_of_a_lane_is_named_however_much_is_over_before_it(place: Place) -> None:
+def test_the_head_of_a_lane_is_named_after_a_thousand_resolved_items(place: Place) -> None:
     place.write("bank.py", module("Policy(on_error=Park())"))
     credit(place, "a", -1, *range(1, 1_002))
     worker = place.work()
@@ -359,7 +359,7 @@ def test_rewind(any_place: Place) -> None:
         "holdfast rewind ledger --to first-skip"
         in any_place.run("queue", "requeue", "bank:app", "1", "--yes").error
     )
-    mend(any_place)
+    fix(any_place)
     done = any_place.ok("rewind", "bank:app", "ledger", "--to", "first-skip", "--yes", "--json")
     assert done.json == {"projection": "ledger", "position": 1, "position_before": 3}
     assert (
@@ -420,12 +420,12 @@ def test_explain_a_fault_of_an_event_in_the_queue(closed: Place) -> None:
     advice = explain(closed)["faulted"]["advice"]
     assert advice == ["The event is out of the way: start the worker again."]
     closed.close()
-    mend(closed)
+    fix(closed)
     closed.work()
     wait_until(lambda: "faulted" not in explain(closed), WAIT_SECONDS, "the lane to be drained")
 
 
-def test_explain_a_fault_of_an_event_that_was_tried_again_by_itself(any_place: Place) -> None:
+def test_explain_a_fault_of_an_event_that_was_retried(any_place: Place) -> None:
     retry = "Backoff(delay_seconds=600, max_delay_seconds=600)"
     any_place.write("bank.py", module(f"Policy(on_error=Park(retry={retry}))"))
     credit(any_place, "a", -1)

@@ -1,4 +1,4 @@
-"""`holdfast run`: works, stops cleanly, and says when something is wrong."""
+"""`holdfast run`: applies events, stops cleanly, and reports faults."""
 
 import re
 import signal
@@ -40,7 +40,7 @@ from holdfast import App
 
 class Eager(App):
     def supervise(self, **options):
-        os.kill(os.getpid(), signal.SIGTERM)  # Somebody is in a hurry.
+        os.kill(os.getpid(), signal.SIGTERM)  # Before the supervisor has started.
         return super().supervise(**options)
 
 bank.app.__class__ = Eager
@@ -48,7 +48,7 @@ app = bank.app
 """
 
 
-def test_a_signal_before_it_has_begun_is_not_lost(place: Place) -> None:
+def test_a_signal_before_the_start_is_not_lost(place: Place) -> None:
     place.credit(1)
     (place.folder / "eager.py").write_text(EAGER)
     worker = place.start("run", "eager:app")
@@ -58,7 +58,7 @@ def test_a_signal_before_it_has_begun_is_not_lost(place: Place) -> None:
 
 
 def test_a_stop_commits_what_was_begun(any_place: Place, tmp_path: Path) -> None:
-    """The handler returns after the signal: its event is in, with all before it, and no other."""
+    """The handler returns after the signal: events up to its own are committed, and no other."""
     file = tmp_path / "hold"
     file.touch()
     any_place.credit(1)
@@ -76,7 +76,7 @@ def test_a_stop_commits_what_was_begun(any_place: Place, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_it_at_once(
+def test_a_second_signal_ends_the_process_at_once(
     place: Place, tmp_path: Path, number: signal.Signals
 ) -> None:
     worker = _hang(place, tmp_path / "hold")
@@ -84,7 +84,9 @@ def test_a_second_signal_ends_it_at_once(
     assert worker.send(number).wait() == 128 + number
 
 
-def test_a_handler_that_never_returns_does_not_keep_it_alive(place: Place, tmp_path: Path) -> None:
+def test_a_handler_that_never_returns_does_not_keep_the_process_alive(
+    place: Place, tmp_path: Path
+) -> None:
     worker = _hang(place, tmp_path / "hold", "--stop-seconds", "0.2")
     assert worker.send(signal.SIGTERM).wait() == 1
     # SQLite has one writer: the other projection may be waiting for its turn.
@@ -92,7 +94,7 @@ def test_a_handler_that_never_returns_does_not_keep_it_alive(place: Place, tmp_p
     assert place.contents()["ledger"] == []
 
 
-def test_a_fault_is_durable_and_stops_nobody_else(any_place: Place) -> None:
+def test_a_fault_is_durable_and_stops_no_other_projection(any_place: Place) -> None:
     any_place.credit(5, -1, 7)
     worker = any_place.work()
     any_place.wait_for(1, "ledger", state="faulted")
@@ -116,7 +118,7 @@ def test_a_fault_is_durable_and_stops_nobody_else(any_place: Place) -> None:
     assert "ValueError: a credit can't be negative …" in table
 
 
-def test_it_ends_by_itself_when_all_have_faulted(any_place: Place) -> None:
+def test_the_process_ends_when_all_projections_have_faulted(any_place: Place) -> None:
     any_place.credit(1)
     place = any_place
     place.fresh = True
@@ -126,14 +128,14 @@ def test_it_ends_by_itself_when_all_have_faulted(any_place: Place) -> None:
     assert any("projection 'faulty' stopped at position 1" in line for line in worker.err)
 
 
-def test_exit_on_fault_ends_it_at_once(any_place: Place) -> None:
+def test_exit_on_fault_ends_the_process_at_once(any_place: Place) -> None:
     any_place.credit(1, -1)
     worker = any_place.start("run", "bank:app", "--exit-on-fault")
     assert worker.wait() == 3
     assert {s["state"] for s in any_place.statuses().values()} == {"stopped", "faulted"}
 
 
-def test_a_mended_fault_goes_on_where_it_stopped(place: Place) -> None:
+def test_a_fixed_projection_goes_on_where_it_stopped(place: Place) -> None:
     place.credit(5, -1, 7)
     assert place.start("run", "bank:app", "--exit-on-fault").wait() == 3
     place.write("bank.py", (place.folder / "bank.py").read_text().replace("< 0", "< -100"))

@@ -1,4 +1,4 @@
-"""`holdfast status`: what has run, what never ran, and what goes on."""
+"""`holdfast status`: projections that run, have run or never ran."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_lists_what_never_ran(any_place: Place) -> None:
     assert any_place.ok("status", "bank:app").out.count("never ran") == 2
 
 
-def test_shows_who_runs_and_how_far(any_place: Place) -> None:
+def test_shows_leaders_and_positions(any_place: Place) -> None:
     any_place.credit(1)
     worker = any_place.work()
     any_place.wait_for(1)

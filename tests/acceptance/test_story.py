@@ -1,5 +1,5 @@
-"""The story of a bug, told through the command line: events fail and park, a person finds out why,
-the handler is mended, and the lanes come back in order while new events keep coming."""
+"""The story of a bug, told through the command line: events fail and are parked, an operator finds
+the cause, the handler is fixed, and the lanes are drained in order while new events keep coming."""
 
 import json
 import random
@@ -58,7 +58,7 @@ class Ledger(Projection):
 
 
 class Customers:
-    """Append for as long as they are told to, each account's amounts counting up from 1."""
+    """Append until they are stopped; the amounts of each account count up from 1."""
 
     def __init__(self, url: str) -> None:
         self._app = App(url)
@@ -96,12 +96,12 @@ def queued(place: Place, *arguments: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_bug_is_found_mended_and_leaves_no_trace(any_place: Place) -> None:
+def test_a_bug_is_found_and_fixed_and_leaves_no_trace(any_place: Place) -> None:
     place = any_place
     path = place.write("bank.py", SHOP)
     customers = Customers(place.url)
     try:
-        # The bug: a currency that nobody thought of.
+        # The bug: an unknown currency.
         for number in range(ACCOUNTS):
             customers.buy(f"account-{number}", "EUR")
         customers.buy("account-1", "CHF")
@@ -128,13 +128,13 @@ def test_a_bug_is_found_mended_and_leaves_no_trace(any_place: Place) -> None:
         assert "2 lanes are closed" in explained
         assert "holdfast queue requeue" in explained
 
-        # The handler is mended, the worker restarted. Nothing is tried before somebody says so.
+        # The handler is fixed, the worker restarted. Nothing is tried before it is requeued.
         path.write_text(SHOP.replace('"USD": 2', '"USD": 2, "CHF": 3'))
         worker.close()
         worker = place.work()
         assert len(queued(place, "--status", "dead")) == 4
 
-        # One lane first, to see whether it helps; then the rest.
+        # One lane first, to check the fix; then the rest.
         one = place.ok(
             "queue", "requeue", "bank:app", "--lane", "account-1", "--yes", "--json"
         ).json

@@ -1,4 +1,4 @@
-"""`holdfast journal export` and `import`: streaming, to the letter, and resumable."""
+"""`holdfast journal export` and `import`: streaming, exact and resumable."""
 
 import json
 import random
@@ -70,7 +70,7 @@ def test_what_is_imported_is_exported(any_place: Place) -> None:
 def test_from_one_database_to_the_other_and_back(
     tmp_path: Path, sqlite_url: str, postgres_url: str
 ) -> None:
-    """Payloads arrive to the letter, whatever their spacing, order, numbers and characters."""
+    """Payloads arrive unchanged, whatever their spacing, order, numbers and characters."""
     first, second = Place(tmp_path / "1", sqlite_url), Place(tmp_path / "2", postgres_url)
     third = Place(tmp_path / "3", f"sqlite:///{tmp_path}/third.db")
     odd = '{"b" : 1.10, "n":123456789012345678901,"s":"\\u0000\\ud83d\\ude80🚀", "b":null}'
@@ -84,7 +84,7 @@ def test_from_one_database_to_the_other_and_back(
     assert odd in texts[0]
 
 
-def test_an_import_that_was_killed_goes_on_where_it_was(any_place: Place) -> None:
+def test_a_killed_import_is_resumed(any_place: Place) -> None:
     lines = lines_of(EVENTS)
     name = write(any_place, lines)
     begun = any_place.start("journal", "import", "bank:app", "-")
@@ -127,7 +127,7 @@ def test_lines_without_ids_can_be_resumed_too(any_place: Place) -> None:
     assert len({line["id"] for line in found}) == 900
 
 
-def test_what_is_there_already_is_passed_over_wherever_it_is(place: Place) -> None:
+def test_events_that_are_there_already_are_passed_over(place: Place) -> None:
     lines = lines_of(600)
     place.ok("journal", "import", "bank:app", "-", stdin=text_of(lines[:250]))
     done = place.ok("journal", "import", "bank:app", "-", "--json",
@@ -139,7 +139,7 @@ def test_what_is_there_already_is_passed_over_wherever_it_is(place: Place) -> No
 GOOD = '{"stream":"a","type":"Credited","data":{"amount":1}}'
 
 
-def test_a_bad_line_stops_it_and_nothing_of_it_is_in(place: Place) -> None:
+def test_a_bad_line_stops_the_import_and_is_not_stored(place: Place) -> None:
     place.ok("journal", "import", "bank:app", "-", stdin=f"{GOOD}\n\n{GOOD}".encode())
     before = place.contents()
     nul = '{"stream":"a\\u0000b","type":"T","data":{}}'
@@ -155,7 +155,7 @@ def test_a_bad_line_stops_it_and_nothing_of_it_is_in(place: Place) -> None:
         assert place.contents() == before
 
 
-def test_a_mended_line_lets_it_go_on(any_place: Place) -> None:
+def test_an_import_goes_on_after_a_bad_line_is_fixed(any_place: Place) -> None:
     """The good lines before it are committed, also those of its own transaction."""
     lines = [json.dumps(line) for line in lines_of(1_300)]
     bad = '{"stream":"account-1","version":999,"type":"T","data":{}}'

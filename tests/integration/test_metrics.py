@@ -1,4 +1,4 @@
-"""Every metric, right in both systems, for work that goes wrong in every way there is."""
+"""Every metric is right in OpenTelemetry and Prometheus, for every kind of failure."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Metrics:
 
 
 class World:
-    """An app with a projection that meets every trouble, and one that stops at "fatal"."""
+    """An app with a projection that fails in every way, and one that stops at "fatal"."""
 
     def __init__(self, url: str) -> None:
         self.clock = FixedClock()
@@ -171,7 +171,7 @@ def _decide(failure: Failure) -> Decision:
 
 @pytest.fixture
 def world(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr(gauges, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(gauges, "READ_INTERVAL_SECONDS", 0.0)
     world = World(store_url)
     yield world
     world.close()
@@ -240,7 +240,7 @@ def test_a_state_is_shown_while_it_lasts(world: World) -> None:
     assert (world.state(WORK), world.state(STUCK)) == ("paused", "stopped")
 
 
-def test_what_another_app_runs_on_the_database_is_not_ours(world: World, store_url: str) -> None:
+def test_projections_of_another_app_are_not_measured(world: World, store_url: str) -> None:
     with App(store_url) as other:
         other.projection(name="theirs")(Stuck)
         other.catch_up()
@@ -248,9 +248,7 @@ def test_what_another_app_runs_on_the_database_is_not_ours(world: World, store_u
         assert world.metrics.value(catalogue.LAG_EVENTS, "theirs", "journal") is None
 
 
-def test_what_was_here_before_is_counted(
-    store_url: str, kafka_broker: str, kafka_topic: Make
-) -> None:
+def test_duplicates_are_counted(store_url: str, kafka_broker: str, kafka_topic: Make) -> None:
     topic = Topic(kafka_broker, kafka_topic())
     for version in (1, 2, 2, 1, 3):
         topic.credit("a", version)

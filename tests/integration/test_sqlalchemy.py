@@ -1,4 +1,4 @@
-"""SQLAlchemy in handlers: its rows commit with the checkpoint, or not at all."""
+"""SQLAlchemy in handlers: rows commit with the checkpoint, or not at all."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -110,7 +110,7 @@ def register(app: App, handle: Handle, *, policy: Policy | None = None, **settin
 
 
 def append(app: App) -> None:
-    """Each in a stream of its own, so that one that is parked holds no other."""
+    """Each event in its own stream, so that a parked one closes no other lane."""
     for n in range(EVENTS):
         app.journal.append(str(n), [Counted(n)])
 
@@ -247,7 +247,7 @@ def test_nothing_is_left_of_an_event_that_fails(app: App, kind: str, when: str) 
 
 
 @pytest.mark.parametrize("kind", ["session", "connection"])
-def test_commit_and_rollback_do_what_they_say(app: App, kind: str) -> None:
+def test_commit_and_rollback(app: App, kind: str) -> None:
     def handle(n: int, tx: Tx) -> None:
         with session(tx) if kind == "session" else connection(tx) as c:
             c.execute(INSERT, {"n": n})
@@ -267,7 +267,7 @@ def test_commit_and_rollback_do_what_they_say(app: App, kind: str) -> None:
     assert kept(app) == [hundred + n for hundred in (0, 200, 300) for n in all_but()]
 
 
-def test_a_commit_is_not_in_before_the_checkpoint_is(app: App, url: str) -> None:
+def test_a_commit_is_not_visible_before_the_checkpoint(app: App, url: str) -> None:
     seen: list[int] = []
 
     def handle(n: int, tx: Tx) -> None:
@@ -318,7 +318,7 @@ def test_rows_that_the_database_refuses(app: App) -> None:
     assert kept(app) == all_but(BAD)
 
 
-def test_a_refusal_can_be_mended_by_a_rollback(app: App) -> None:
+def test_a_session_can_go_on_after_a_refusal_and_a_rollback(app: App) -> None:
     def handle(n: int, tx: Tx) -> None:
         with session(tx) as s:
             s.add(Row(n=0 if n == BAD else n))
@@ -351,7 +351,7 @@ def test_a_refusal_that_is_swallowed_fails_the_event(app: App) -> None:
 
 @pytest.mark.parametrize("way", ["COMMIT", "ROLLBACK"])
 def test_a_statement_that_ends_the_transaction(app: App, way: str) -> None:
-    """It is refused, or noticed: nothing goes on from rows that the checkpoint does not know of."""
+    """The statement is refused or noticed: the rows never differ from the checkpoint unnoticed."""
     broken = True
 
     def handle(n: int, tx: Tx) -> None:
@@ -380,7 +380,7 @@ def test_a_statement_that_ends_the_transaction(app: App, way: str) -> None:
 
 @pytest.mark.parametrize("url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("when", ["first", "always"])
-def test_a_lost_connection_is_no_events_fault_until_it_always_is(app: App, when: str) -> None:
+def test_a_lost_connection_is_not_the_events_fault_until_it_repeats(app: App, when: str) -> None:
     cuts: list[int] = []
 
     def handle(n: int, tx: Tx) -> None:
@@ -416,7 +416,7 @@ def test_sessions_that_are_open_together(app: App) -> None:
     assert kept(app) == [*all_but(BAD), *(200 + n for n in all_but(BAD))]
 
 
-def test_it_goes_together_with_tx(app: App) -> None:
+def test_sessions_and_tx_share_the_transaction(app: App) -> None:
     insert = "INSERT INTO kept (n, times, note) VALUES ({}, 1, '')"
 
     def handle(n: int, tx: Tx) -> None:
@@ -456,8 +456,8 @@ def test_a_session_ends_with_its_block(app: App) -> None:
     assert kept(app) == all_but()
 
 
-def test_ones_own_kind_of_session(app: App, url: str) -> None:
-    """A maker that is bound to an engine, even for each class, is not asked for that one."""
+def test_custom_session_classes_and_makers(app: App, url: str) -> None:
+    """The engine that a sessionmaker is bound to, even for one class, is ignored."""
 
     class Own(Session):
         pass
@@ -501,7 +501,7 @@ def test_an_append_joins(app: App, kind: str) -> None:
 
 
 @pytest.mark.parametrize("level", ["AUTOCOMMIT", "SERIALIZABLE"])
-def test_the_transaction_can_not_be_made_another(app: App, level: Any) -> None:
+def test_the_isolation_level_can_not_be_changed(app: App, level: Any) -> None:
     def handle(n: int, tx: Tx) -> None:
         with connection(tx) as c:
             if n == BAD:
@@ -533,7 +533,7 @@ def test_outbox_delivery(app: App) -> None:
     assert dead(app) == {BAD: "ValueError"}
 
 
-def test_an_engine_on_the_drivers_connection_harms_its_event_alone(app: App) -> None:
+def test_an_engine_on_the_drivers_connection_fails_only_its_event(app: App) -> None:
     """SQLAlchemy rolls back when it connects."""
     url = "sqlite://" if str(app.url).startswith("sqlite") else "postgresql+psycopg://"
 
@@ -554,7 +554,7 @@ def test_an_engine_on_the_drivers_connection_harms_its_event_alone(app: App) -> 
 
 @pytest.mark.parametrize("way", ["commit", "rollback", "with"])
 def test_plain_code_for_the_driver(app: App, way: str) -> None:
-    """It can use cursors as it likes, and can't end the transaction."""
+    """Code for the driver can use cursors, and can't end the transaction."""
 
     def handle(n: int, tx: Tx) -> None:
         with closing(tx.connection.cursor()) as cursor:

@@ -1,4 +1,4 @@
-"""The webhook sink against a real HTTP server, whose requests another library checks."""
+"""The webhook sink against a real HTTP server, with signatures checked by another library."""
 
 import json
 import logging
@@ -86,7 +86,7 @@ def register(app: App, receiver: Receiver) -> Callable[..., None]:
     return register
 
 
-def test_it_posts_what_was_sent_signed(
+def test_messages_are_posted_and_signed(
     app: App, receiver: Receiver, register: Callable[..., None]
 ) -> None:
     register(secrets=[SECRET, NEXT_SECRET])
@@ -104,7 +104,7 @@ def test_it_posts_what_was_sent_signed(
     assert not app.queue.list()
 
 
-def test_what_is_not_taken_comes_again_with_the_same_id(
+def test_a_message_that_is_not_accepted_is_posted_again_with_the_same_id(
     app: App, receiver: Receiver, register: Callable[..., None]
 ) -> None:
     again = Backoff(max_attempts=8, delay_seconds=0.001, max_delay_seconds=0.001)
@@ -117,7 +117,7 @@ def test_what_is_not_taken_comes_again_with_the_same_id(
 
 
 @pytest.mark.parametrize(("status", "expected"), [(400, "dead"), (410, "dead"), (500, "failed")])
-def test_its_policy_knows_what_is_final(
+def test_the_policy_parks_what_the_receiver_refuses(
     app: App, receiver: Receiver, register: Callable[..., None], status: int, expected: str
 ) -> None:
     register(policy=Webhook.policy())
@@ -129,7 +129,7 @@ def test_its_policy_knows_what_is_final(
     assert item.error_message == f"http://127.0.0.1:{receiver.port} answered {status}: not today"
 
 
-def test_secrets_are_nowhere(app: App, caplog: pytest.LogCaptureFixture) -> None:
+def test_secrets_are_in_no_error_and_no_log(app: App, caplog: pytest.LogCaptureFixture) -> None:
     @app.sink()
     class Billing(Webhook):
         url = "http://user:hush@127.0.0.1:1/hush?token=hush"
@@ -146,7 +146,7 @@ def test_secrets_are_nowhere(app: App, caplog: pytest.LogCaptureFixture) -> None
         assert SECRET[6:] not in text
 
 
-def test_an_answer_that_quotes_the_url(
+def test_a_response_that_quotes_the_url(
     app: App, receiver: Receiver, register: Callable[..., None]
 ) -> None:
     register(policy=Webhook.policy())
@@ -160,7 +160,7 @@ def test_an_answer_that_quotes_the_url(
 
 
 @pytest.mark.parametrize("status", [200, 400])
-def test_a_receiver_that_never_ends(
+def test_a_response_that_never_ends(
     app: App, receiver: Receiver, register: Callable[..., None], status: int
 ) -> None:
     """Its status counts; its text is read for no longer than a limit, if at all."""

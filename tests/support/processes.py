@@ -30,6 +30,8 @@ from importlib import import_module, invalidate_caches
 from pathlib import Path
 from typing import IO, NoReturn
 
+from holdfast.cli import COMMANDS
+
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -37,8 +39,7 @@ NUMBER_BYTES = 4
 DESCRIPTORS = 5
 """What the server is sent for each process: its three streams, where to report, what to run."""
 MODULES = (
-    *(f"holdfast.cli.{name}" for name in ("demo", "journal", "queue.queue", "run.run")),
-    *(f"holdfast.cli.operate.{n}" for n in ("audit", "control", "explain", "lifecycle", "status")),
+    *(f"holdfast.cli.{module}" for module, _ in COMMANDS.values()),
     "holdfast.sql.postgres.database",
     "holdfast.sql.sqlite.database",
     "rich.console",

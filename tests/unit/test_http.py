@@ -1,4 +1,4 @@
-"""Whether a worker says that it is alive and ready."""
+"""When a worker is alive, and when it is ready."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, Event, NewEvent, Projection, ProjectionFaulted, Tx, on
-from holdfast.cli.run.http import Answer, livez, readyz
+from holdfast.cli.run.http import Response, livez, readyz
 from holdfast.metrics import catalogue
 from holdfast.metrics.gauges import Gauges
 from holdfast.runtime.run.supervisor import Supervisor
@@ -34,8 +34,8 @@ def app(tmp_path: Path) -> Iterator[App]:
         yield app
 
 
-def said(answer: Answer) -> tuple[int, dict[str, Any]]:
-    return answer.status, json.loads(answer.body)
+def content(response: Response) -> tuple[int, dict[str, Any]]:
+    return response.status, json.loads(response.body)
 
 
 def ended(app: App, *, until: int) -> Supervisor:
@@ -47,26 +47,26 @@ def ended(app: App, *, until: int) -> Supervisor:
 
 def test_runners_that_have_ended_cleanly_are_alive(app: App) -> None:
     live = {"live": True, "crashed": [], "faulted": []}
-    assert said(livez(app.supervise())) == (200, live)
-    assert said(livez(ended(app, until=0))) == (200, live)
+    assert content(livez(app.supervise())) == (200, live)
+    assert content(livez(ended(app, until=0))) == (200, live)
 
 
-def test_a_fault_is_no_death_unless_all_have_one(app: App) -> None:
+def test_a_worker_is_alive_until_all_projections_have_faulted(app: App) -> None:
     app.journal.append("a", [NewEvent({}, type="Bad")])
     supervisor = ended(app, until=1)
-    assert said(livez(supervisor)) == (200, {"live": True, "crashed": [], "faulted": ["picky"]})
+    assert content(livez(supervisor)) == (200, {"live": True, "crashed": [], "faulted": ["picky"]})
     alone = Supervisor(supervisor.faulted, wake=lambda: None)
-    assert said(livez(alone)) == (503, {"live": False, "crashed": [], "faulted": ["picky"]})
+    assert content(livez(alone)) == (503, {"live": False, "crashed": [], "faulted": ["picky"]})
 
 
-def test_a_thread_that_has_died_is_a_death(app: App) -> None:
+def test_a_worker_with_a_crashed_runner_is_not_alive(app: App) -> None:
     supervisor = app.supervise()
     supervisor.runners[0].crash(MemoryError())
     dead = {"live": False, "crashed": ["picky"], "faulted": ["picky"]}
-    assert said(livez(supervisor)) == (503, dead)
+    assert content(livez(supervisor)) == (503, dead)
 
 
-def test_a_fault_of_another_process_is_known(app: App, tmp_path: Path) -> None:
+def test_a_fault_in_another_process_makes_it_unready(app: App, tmp_path: Path) -> None:
     gauges, supervisor = Gauges(app), app.supervise()
     with App(f"sqlite:///{tmp_path}/bank.db") as other:
         other.projection(Picky)
@@ -75,32 +75,32 @@ def test_a_fault_of_another_process_is_known(app: App, tmp_path: Path) -> None:
         with pytest.raises(ProjectionFaulted):
             other.catch_up()
     not_ready = {"ready": False, "database": "ok", "faulted": ["picky"]}
-    assert said(readyz(gauges, supervisor)) == (503, not_ready)
+    assert content(readyz(gauges, supervisor)) == (503, not_ready)
 
 
-def test_a_fault_that_the_database_does_not_know_is_known_too(app: App) -> None:
+def test_a_crash_that_the_database_does_not_know_makes_it_unready(app: App) -> None:
     supervisor = app.supervise()
-    assert said(readyz(Gauges(app), supervisor))[0] == 200
+    assert content(readyz(Gauges(app), supervisor))[0] == 200
     supervisor.runners[1].crash(MemoryError())
     not_ready = {"ready": False, "database": "ok", "faulted": ["easy"]}
-    assert said(readyz(Gauges(app), supervisor)) == (503, not_ready)
+    assert content(readyz(Gauges(app), supervisor)) == (503, not_ready)
 
 
-def test_a_pause_hides_no_fault(app: App) -> None:
+def test_a_pause_does_not_hide_a_fault(app: App) -> None:
     supervisor = app.supervise()
     app.pause("easy", by="anna")
-    assert said(readyz(Gauges(app), supervisor))[0] == 200
+    assert content(readyz(Gauges(app), supervisor))[0] == 200
     app.resume("easy", by="anna")
     app.journal.append("a", [NewEvent({}, type="Bad")])
     with pytest.raises(ProjectionFaulted):
         app.catch_up()
     app.pause("picky", by="anna")
     not_ready = {"ready": False, "database": "ok", "faulted": ["picky"]}
-    assert said(readyz(Gauges(app), supervisor)) == (503, not_ready)
+    assert content(readyz(Gauges(app), supervisor)) == (503, not_ready)
     states = Gauges(app).read()[catalogue.STATE]
     assert {state for (name, _, state), value in states.items() if name == "picky" and value} == {
         "paused",
         "faulted",
     }
     app.reset("picky")
-    assert said(readyz(Gauges(app), supervisor))[0] == 200
+    assert content(readyz(Gauges(app), supervisor))[0] == 200

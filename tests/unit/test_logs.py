@@ -1,4 +1,4 @@
-"""Every signal is a log line with a constant text, which every handler can write, and no secret."""
+"""Every signal is one log line with a constant text, in any encoding, and without secrets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sample(kind: type, text: str = "x") -> Any:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Callable[[], str]]:
-    """Everything that is logged, by anybody, as a file in UTF-8 has it."""
+    """Everything that any logger logs, as a file in UTF-8 has it."""
     handler = logging.FileHandler(tmp_path / "log", encoding="utf-8")
     format = "%(levelname)s %(message)s %(holdfast)s"
     handler.setFormatter(logging.Formatter(format, defaults={"holdfast": ""}))
@@ -87,7 +87,7 @@ def test_the_text_is_constant_and_the_fields_are_beside_it(
 
 
 @pytest.mark.parametrize("kind", SIGNALS, ids=lambda kind: kind.__name__)
-def test_text_that_no_encoding_knows_is_logged(
+def test_text_that_utf_8_can_not_encode_is_logged(
     kind: type, log: Callable[[], str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     log_signal(sample(kind, SURROGATE))
@@ -108,7 +108,7 @@ def test_a_signal_is_one_line_whatever_its_texts_hold(kind: type, log: Callable[
     assert all(line.isprintable() for line in text.splitlines())
 
 
-def test_a_fault_with_such_a_text_is_logged(log: Callable[[], str]) -> None:
+def test_a_fault_with_text_that_utf_8_can_not_encode_is_logged(log: Callable[[], str]) -> None:
     with App("sqlite:///:memory:") as app:
 
         @app.projection
@@ -169,15 +169,19 @@ def test_a_masked_error_is_in_no_log_record(
 
 
 @pytest.mark.parametrize("handle", [fail, fail_from_another, fail_after_commit, lose_the_store])
-def test_without_a_mask_it_is_there(handle: Callable[..., None], log: Callable[[], str]) -> None:
+def test_without_a_mask_the_error_is_logged(
+    handle: Callable[..., None], log: Callable[[], str]
+) -> None:
     with App("sqlite:///:memory:") as app:
         _register(app, handle, Policy(), False)
         _run(app)
     assert SECRET in log()
 
 
-def test_a_listener_that_fails_is_told_without_what_it_was_told(log: Callable[[], str]) -> None:
-    """It may be called while an error is handled, which must not come along with its own."""
+def test_the_error_of_a_listener_is_logged_without_the_error_of_the_event(
+    log: Callable[[], str],
+) -> None:
+    """A listener may be called while an error is handled, which must not be in its context."""
     try:
         fail()
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is declared, what each signal adds, and when the database is asked."""
+"""The catalogue, what each signal adds, and when the database is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.runtime.status import ProjectionStatus
 from holdfast.runtime.store.faults import Fault
 
 FAULT = Fault("ValueError", "no", "Traceback …", datetime(2026, 1, 1, tzinfo=UTC))
-HEARD: list[tuple[Signal, dict[Metric, float]]] = [
+SIGNALS: list[tuple[Signal, dict[Metric, float]]] = [
     (signals.Started("p", "f", 3, 2), dict.fromkeys(catalogue.COUNTERS, 0)),
     (
         signals.Committed("p", "f", 9, 6, 0.5),
@@ -58,7 +58,7 @@ HEARD: list[tuple[Signal, dict[Metric, float]]] = [
 ]
 
 
-@pytest.mark.parametrize(("signal", "expected"), HEARD, ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize(("signal", "expected"), SIGNALS, ids=lambda x: type(x).__name__)
 def test_what_a_signal_adds(signal: Signal, expected: dict[Metric, float]) -> None:
     recorded: dict[Metric, float] = {}
 
@@ -70,9 +70,9 @@ def test_what_a_signal_adds(signal: Signal, expected: dict[Metric, float]) -> No
     assert recorded == expected
 
 
-def test_every_signal_is_looked_at() -> None:
-    assert {type(signal) for signal, _ in HEARD} == set(get_args(Signal))
-    added = {metric for _, values in HEARD for metric, value in values.items() if value}
+def test_every_signal_is_tested() -> None:
+    assert {type(signal) for signal, _ in SIGNALS} == set(get_args(Signal))
+    added = {metric for _, values in SIGNALS for metric, value in values.items() if value}
     assert added == {*catalogue.COUNTERS, *catalogue.HISTOGRAMS}
 
 
@@ -102,12 +102,12 @@ class Nothing(Projection):
 
 
 class FakeApp:
-    """Counts how often it is asked."""
+    """Counts how often it is read."""
 
     projections = ("p",)
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.reads = 0
         self.is_away = False
         self.reached, self.go_on = threading.Event(), threading.Event()
         self.go_on.set()
@@ -129,7 +129,7 @@ class FakeApp:
         ]
 
     def status(self) -> Sequence[ProjectionStatus]:
-        self.asked += 1
+        self.reads += 1
         self.reached.set()
         assert self.go_on.wait(30)
         if self.is_away:
@@ -154,19 +154,19 @@ def test_the_queue_is_summed_over_error_types() -> None:
     assert values[catalogue.QUEUE_AGE] == {("p", "journal"): 9.0}
 
 
-def test_the_database_is_asked_once_a_second() -> None:
+def test_the_database_is_read_at_most_once_a_second() -> None:
     app, now = FakeApp(), 0.0
     gauges = Gauges(app, monotonic=lambda: now)
     asked: Counter[float] = Counter()
     for tenth in range(25):
         now = tenth / 10
-        before = app.asked
+        before = app.reads
         gauges.read()
-        asked[now] = app.asked - before
+        asked[now] = app.reads - before
     assert [moment for moment, times in asked.items() if times] == [0.0, 1.0, 2.0]
 
 
-def test_many_who_ask_at_once_share_an_answer() -> None:
+def test_concurrent_readers_share_one_read() -> None:
     app = FakeApp()
     app.go_on.clear()
     gauges = Gauges(app, monotonic=lambda: 0.0)
@@ -177,46 +177,46 @@ def test_many_who_ask_at_once_share_an_answer() -> None:
     app.go_on.set()
     for thread in threads:
         thread.join(30)
-    assert app.asked == 1
+    assert app.reads == 1
 
 
-def test_a_database_that_is_away_has_no_values_and_is_not_hammered() -> None:
+def test_a_database_that_is_away_has_no_values_and_is_read_once_a_second() -> None:
     app, now = FakeApp(), 0.0
     gauges = Gauges(app, monotonic=lambda: now)
     assert set(gauges.read()) == set(catalogue.GAUGES)
     app.is_away, now = True, 1.0
     assert gauges.read() == {}
     assert gauges.read() == {}
-    assert app.asked == 2
+    assert app.reads == 2
     app.is_away, now = False, 2.0
     assert set(gauges.read()) == set(catalogue.GAUGES)
 
 
-def test_a_database_that_does_not_answer_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gauges_module, "ANSWER_SECONDS", 0.01)
+def test_a_read_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gauges_module, "READ_TIMEOUT_SECONDS", 0.01)
     app = FakeApp()
     app.go_on.clear()
     gauges = Gauges(app, monotonic=lambda: 0.0)
     assert [gauges.read(), gauges.read()] == [{}, {}]
-    monkeypatch.setattr(gauges_module, "ANSWER_SECONDS", 30)
+    monkeypatch.setattr(gauges_module, "READ_TIMEOUT_SECONDS", 30)
     app.go_on.set()
     assert set(gauges.read()) == set(catalogue.GAUGES)
-    assert app.asked == 1
+    assert app.reads == 1
 
 
-def test_an_error_that_should_not_be_is_shown_to_who_asks() -> None:
+def test_an_unexpected_error_is_raised_to_the_reader() -> None:
     app = FakeApp()
     app.stats = lambda: 1 / 0  # type: ignore[assignment,method-assign,return-value]
     with pytest.raises(ZeroDivisionError):
         Gauges(app).read()
 
 
-def test_to_observe_does_not_ask_the_database() -> None:
+def test_to_observe_does_not_read_the_database() -> None:
     app, registry = FakeApp(), CollectorRegistry()
     observe_prometheus(app, registry=registry)
-    assert app.asked == 0
+    assert app.reads == 0
     list(registry.collect())
-    assert app.asked == 1
+    assert app.reads == 1
 
 
 def test_prometheus_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:

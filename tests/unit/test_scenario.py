@@ -68,7 +68,7 @@ class Entries(Projection):
         tx.execute("INSERT INTO balance (account, amount, tags) VALUES (?, 1, '[]')", ["a"])
 
 
-def test_the_rows_are_as_expected_in_whatever_order() -> None:
+def test_the_rows_are_as_expected_in_any_order() -> None:
     given(
         ("account-1", Credited(5)),
         ("account-2", Credited(7)),
@@ -78,7 +78,7 @@ def test_the_rows_are_as_expected_in_whatever_order() -> None:
     ).when(Balances).expect(Balance("account-2", 7), Balance("account-1", 6))
 
 
-def test_rows_are_there_for_free_checks() -> None:
+def test_rows_can_be_checked_freely() -> None:
     found = given(("b", Credited(1)), ("a", Credited(2)), ("c", Credited(3))).when(Balances)
     assert found.rows == [Balance("a", 2), Balance("b", 1), Balance("c", 3)]
 
@@ -164,7 +164,7 @@ def test_what_a_handler_raises_is_raised_with_the_event_in_a_note(projection: An
     assert caught.traceback[-1].name == "odd"
 
 
-def test_what_would_end_the_tests_is_raised_as_a_fault() -> None:
+def test_an_interrupt_is_raised_as_a_fault() -> None:
     class Leaving(Balances):
         @on("Odd")
         def odd(self, row: Balance, event: Event[Any]) -> None:
@@ -175,7 +175,7 @@ def test_what_would_end_the_tests_is_raised_as_a_fault() -> None:
     assert isinstance(caught.value.__cause__, KeyboardInterrupt)
 
 
-def test_mistakes_are_errors_of_their_own() -> None:
+def test_wrong_uses_are_refused() -> None:
     class NoHandlers(TableProjection[Balance]):
         pass
 

@@ -1,4 +1,4 @@
-"""What is loaded on the way: nothing that is not needed, so that programs and commands start."""
+"""Modules that are loaded at the start: only the needed ones, so that commands start quickly."""
 
 import json
 import subprocess
@@ -86,7 +86,7 @@ def test_nothing_is_loaded_that_is_not_needed(code: str, unwanted: set[str]) -> 
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
+def test_the_list_of_commands_has_the_first_line_of_each_help(name: str) -> None:
     with cli.make_context("holdfast", [], resilient_parsing=True) as context:
         command = cli.get_command(context, name)
     assert command is not None
@@ -94,14 +94,14 @@ def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
     assert summary == command.get_short_help_str(limit=200)
 
 
-def test_all_public_names_can_be_had_at_once() -> None:
+def test_all_public_names_can_be_imported_at_once() -> None:
     code = "from holdfast import *; import holdfast; names = holdfast.__all__\n"
     check = "assert all(globals()[name] is getattr(holdfast, name) for name in names)\n"
     listed = "assert set(names) <= set(dir(holdfast))\n"
     assert "holdfast.app" in loaded_by(code + check + listed)
 
 
-def test_a_name_that_is_not_there_is_an_error() -> None:
+def test_an_unknown_name_is_an_error() -> None:
     import holdfast
 
     with pytest.raises(AttributeError, match="module 'holdfast' has no attribute 'Journl'"):

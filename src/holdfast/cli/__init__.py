@@ -1,4 +1,16 @@
-"""The `holdfast` command. Each command is loaded when it is asked for, so that --help is quick."""
+"""The `holdfast` command. A command's module is loaded when the command is used: --help is quick.
+
+app_argument  the app that a command works on
+options       options that several commands have
+confirm       the question before a change
+output        JSON, tables, texts, logs and progress, without passwords
+run           `holdfast run`: worker processes, and their metrics and health over HTTP
+operate       commands on projections: status, explain, pause, reset and others
+queue         `holdfast queue`: events that could not be applied
+outbox        `holdfast outbox`: delivery of outbox projections
+journal       `holdfast journal`: append, tail, export and import
+demo          `holdfast demo`: a bank whose worker is killed
+"""
 
 from __future__ import annotations
 
@@ -14,45 +26,36 @@ from holdfast.errors import HoldfastError
 
 COMMANDS = {
     "audit": (
-        "holdfast.cli.operate.audit",
-        "Show what people have changed, the latest first: who, when, what and why.",
+        "operate.audit",
+        "Show what operators have changed, latest first: who, when, what and why.",
     ),
-    "demo": ("holdfast.cli.demo", "Show the product at work, in half a minute."),
+    "demo": ("demo.command", "Show holdfast at work, in half a minute."),
     "depose": (
-        "holdfast.cli.operate.lifecycle",
+        "operate.control",
         "Take a projection from the process that runs it, frozen or not.",
     ),
     "explain": (
-        "holdfast.cli.operate.explain",
+        "operate.explain",
         "Say why a projection does not advance, and what to do about it.",
     ),
-    "forward": (
-        "holdfast.cli.operate.control",
-        "Go on from a later offset of a Kafka partition, past records that are gone.",
-    ),
-    "journal": (
-        "holdfast.cli.journal",
-        "Append to the journal, look into it, export and import it.",
-    ),
-    "migrate": ("holdfast.cli.operate.lifecycle", "Create or update holdfast's own tables."),
-    "outbox": (
-        "holdfast.cli.outbox",
-        "Outbox projections: what waits, who works, and in which mode.",
-    ),
-    "pause": ("holdfast.cli.operate.control", "Stop a projection's work until it is resumed."),
-    "queue": ("holdfast.cli.queue.queue", "Look into the queue, and put right what waits there."),
-    "reset": ("holdfast.cli.operate.lifecycle", "Clear a projection, to build it again."),
-    "resume": ("holdfast.cli.operate.control", "Let a paused projection go on."),
-    "reshard": ("holdfast.cli.operate.control", "Change how many shards a projection has."),
-    "rewind": ("holdfast.cli.operate.control", "Go back, so that events are applied again."),
-    "run": ("holdfast.cli.run.run", "Run the projections of an app until SIGTERM or SIGINT."),
-    "status": ("holdfast.cli.operate.status", "Show how far each projection is."),
+    "forward": ("operate.checkpoint", "Move a projection to a later offset of a Kafka partition."),
+    "journal": ("journal", "Append, show, export and import events of the journal."),
+    "migrate": ("operate.migrate", "Create or update holdfast's own tables."),
+    "outbox": ("outbox", "Show and change how outbox projections are delivered."),
+    "pause": ("operate.control", "Pause a projection until it is resumed."),
+    "queue": ("queue.commands", "Inspect, requeue and resolve events that could not be applied."),
+    "reset": ("operate.checkpoint", "Clear a projection, to build it again from the first event."),
+    "reshard": ("operate.control", "Change the number of shards of a projection."),
+    "resume": ("operate.control", "Resume a paused projection."),
+    "rewind": ("operate.checkpoint", "Move a projection back, so that events are applied again."),
+    "run": ("run.command", "Run the projections of an app until SIGTERM or SIGINT."),
+    "status": ("operate.status", "Show the state, position and lag of each projection."),
 }
-"""Each command's module, where it has its name, and what it says of itself first."""
+"""Each command's module, and the first line of its help."""
 
 
 class Commands(click.Group):
-    """A group whose commands live in modules of their own, which its own help does not load."""
+    """A group that loads a command's module when the command is used, and not for its own help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(COMMANDS)
@@ -61,7 +64,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(module), cmd_name)
+        command: click.Command = getattr(import_module(f"holdfast.cli.{module}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -69,29 +72,29 @@ class Commands(click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
-@click.group(
-    cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+
+
+@click.group(cls=Commands, context_settings=CONTEXT)
 @click.version_option(
     None, "-V", "--version", package_name="holdfast", message="%(prog)s %(version)s"
 )
 def cli() -> None:
-    """Keeps read models exactly right: runs projections and looks after them.
+    """Run projections, and operate them.
 
-    Every command works on an app: its first argument MODULE:APP (as in bank:app, found from the
-    present folder), or else --app, or HOLDFAST_APP, or `app = "bank:app"` under [tool.holdfast] in
-    the pyproject.toml of this folder or one above it.
+    Every command works on an app, which is named by the first argument, as in bank:app (the object
+    app in the module bank, searched from the present folder); or by --app; or by HOLDFAST_APP; or
+    by `app = "bank:app"` under [tool.holdfast] in the pyproject.toml of this folder or one above.
 
-    Exit codes: 0 done, 1 something is wrong (one line on stderr says what), 2 the command line
-    is wrong, 3 a projection faulted while `run` ran it.
+    Exit codes: 0 done; 1 an error, with one line on stderr; 2 a wrong command line; 3 a
+    projection faulted while `run` ran it.
     """
 
 
 def main() -> None:
-    """Runs the command line. What a user can get wrong is answered with a line, not a traceback."""
+    """Runs the command line. An error is one line on stderr; -v adds the traceback."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that can't show a character must not end the command.
+        # A character that the terminal can't show must not end the command.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
         cli(prog_name="holdfast")

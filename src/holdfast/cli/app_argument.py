@@ -1,4 +1,4 @@
-"""The app that a command works on: which one, from where, and what is wrong with it."""
+"""The app that a command works on: how it is named, found and loaded."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from typing import Any
 import click
 
 from holdfast.app import App
+from holdfast.cli.options import Command, combined
 from holdfast.cli.output import start_logging
 from holdfast.errors import ConfigError
 
 VARIABLE = "HOLDFAST_APP"
-Command = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """MODULE:APP, who said so, and the folders in which the module is looked for first."""
+    """MODULE:APP, its origin, and the folders in which the module is searched first."""
 
     text: str
-    said_by: str
+    origin: str
     folders: tuple[Path, ...]
 
 
@@ -40,9 +40,9 @@ def takes_app(
 ) -> Callable[[Command], Command]:
     """Gives a command the arguments `[MODULE:APP] names…`, --app and -v.
 
-    The command is called with the loaded app, which is closed afterwards, and with an argument of
-    each name. Which words are given is told by their number, so no name is ever taken for an app.
-    With `numbers`, instead of names, it takes any count of whole numbers, as one tuple.
+    The command is called with the loaded app, which is closed afterwards, and with an argument for
+    each name. Only the number of words tells whether the first is the app, so that a name is never
+    taken for one. With `numbers` instead of names, the command gets any number of ids, as a tuple.
     """
     shown_names = names if numbers is None else (f"[{numbers}...]",)
 
@@ -59,13 +59,12 @@ def takes_app(
             with closing(loaded):
                 return function(loaded, *values, **options)
 
-        for decorator in (
-            click.option("-v", "--verbose", is_flag=True, help="Log what happens, and tracebacks."),
-            click.option("--app", metavar="MODULE:APP", help="The app, if not the first argument."),
+        options = combined(
             click.argument("words", nargs=-1, metavar=" ".join(["[MODULE:APP]", *shown_names])),
-        ):
-            command = decorator(command)
-        return command
+            click.option("--app", metavar="MODULE:APP", help="The app, if not the first argument."),
+            click.option("-v", "--verbose", is_flag=True, help="Log to stderr, with tracebacks."),
+        )
+        return options(command)
 
     return decorate
 
@@ -92,7 +91,7 @@ def load(reference: Reference) -> App:
     module_name, colon, attribute = reference.text.partition(":")
     if not (colon and module_name and attribute):
         raise click.UsageError(
-            f"{reference.said_by} says {reference.text!r}; an app is named MODULE:APP, "
+            f"{reference.origin} says {reference.text!r}; an app is named MODULE:APP, "
             "as in bank:app"
         )
     for folder in reversed(reference.folders):
@@ -120,23 +119,24 @@ def _split(
         raise click.UsageError(f"Missing argument {names[len(words)]!r}.")
     if len(words) > len(names) + 1:
         raise click.UsageError(f"Got unexpected extra argument {words[len(names) + 1]!r}.")
-    if app is not None:
-        raise click.UsageError(f"the app is named twice: {words[0]!r} and --app {app!r}")
-    return words[0], words[1:]
+    return _only_app(words[0], app), words[1:]
 
 
 def _split_numbers(
     words: tuple[str, ...], app: str | None
 ) -> tuple[str | None, tuple[tuple[int, ...]]]:
-    given = app
     if words and not words[0].isdecimal():
-        if app is not None:
-            raise click.UsageError(f"the app is named twice: {words[0]!r} and --app {app!r}")
-        given, words = words[0], words[1:]
+        app, words = _only_app(words[0], app), words[1:]
     for word in words:
         if not word.isdecimal():
             raise click.UsageError(f"{word!r} is not an id; ids are whole numbers.")
-    return given, (tuple(map(int, words)),)
+    return app, (tuple(map(int, words)),)
+
+
+def _only_app(word: str, app: str | None) -> str:
+    if app is not None:
+        raise click.UsageError(f"the app is named twice: {word!r} and --app {app!r}")
+    return word
 
 
 def _from_pyproject(file: Path) -> str | None:
@@ -155,23 +155,19 @@ def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name in _prefixes(name):
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
             raise ConfigError(
-                f"there is no module {error.name!r} in {Path.cwd()} or among the installed ones"
+                f"there is no module {missing!r} in {Path.cwd()} or among the installed ones"
             ) from error
         raise ConfigError(f"can't import {name!r}: {_described(error)}") from error
 
 
-def _prefixes(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]
-
-
 def _described(error: BaseException) -> str:
-    """What was raised, and the last line of the user's own code on the way to it."""
+    """The error, and the last line of the user's own code in its traceback."""
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, SyntaxError):
-        return what  # Says file and line by itself.
+        return what  # Its text names file and line.
     ours = str(Path(__file__).parents[1])
     own = [
         frame

@@ -1,4 +1,4 @@
-"""`holdfast journal`: append, look, export and import."""
+"""`holdfast journal`: append, read, export and import events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import msgspec
 
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
-from holdfast.cli.output import json_option, plural, print_json, progress_bar, shown
+from holdfast.cli.options import json_option
+from holdfast.cli.output import plural, print_result, progress_bar, shown
 from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.model.event import NewEvent, RawEvent
 from holdfast.sql.journal.export import export_lines, resume_export
@@ -28,19 +29,19 @@ STREAM = click.option("--stream", metavar="NAME", help="Only the events of this 
 
 @click.group()
 def journal() -> None:
-    """Append to the journal, look into it, export and import it."""
+    """Append, show, export and import events of the journal."""
 
 
 @journal.command()
 @takes_app("STREAM")
 @click.option("--type", "type_name", required=True, metavar="NAME", help="The event's type.")
 @click.option("--data", required=True, metavar="JSON", help="The payload, an object; - is stdin.")
-@click.option("--metadata", metavar="JSON", help="An object.")
+@click.option("--metadata", metavar="JSON", help="The metadata, an object.")
 @click.option(
     "--expected-version",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Append only if the stream is at this version; 0: if it does not exist.",
+    help="Append only if the stream is at this version; 0 if it must not exist.",
 )
 @click.option(
     "--id",
@@ -73,47 +74,35 @@ def append(
         metadata=None if metadata is None else _object(os.fsencode(metadata), "--metadata"),
     )
     appended = app.journal.append(stream, [event], expected_version=expected_version)
-    if as_json:
-        print_json(appended)
-    else:
-        name = shown(stream)
-        click.echo(f"{name} is at version {appended.version}; position {appended.position}")
+    text = f"{shown(stream)} is at version {appended.version}; position {appended.position}"
+    print_result(text, as_json, **msgspec.structs.asdict(appended))
 
 
 @journal.command()
 @takes_app()
 @json_option
 def head(app: App, as_json: bool) -> None:
-    """Print the largest position there is; 0 for an empty journal."""
+    """Print the last position of the journal; 0 if it is empty."""
     position = app.journal.head()
-    if as_json:
-        print_json({"head": position})
-    else:
-        click.echo(position)
+    print_result(str(position), as_json, head=position)
 
 
 @journal.command()
 @takes_app()
 @click.option(
-    "-n",
-    "--number",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="How many of the last events to show.",
+    "-n", "--number", type=click.IntRange(min=0), default=10, metavar="N", help="Number of events."
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Show new events as they come, until Ctrl-C.")
 @STREAM
 @json_option
 def tail(app: App, number: int, follow: bool, stream: str | None, as_json: bool) -> None:
-    """Show the last events, oldest first, payloads as they are stored."""
+    """Show the last events, the oldest first, with payloads as stored."""
     show = _show_json if as_json else _show
-    recent = _recent(app.journal, number)
+    recent = _last_events(app.journal, number)
     settled = recent[-1].position if recent else 0
     last = 0
     of_all = recent[max(0, len(recent) - number) :]
-    for event in of_all if stream is None else _last_of(app, stream, number):
+    for event in of_all if stream is None else _last_events_of(app, stream, number):
         show(event)
         last = event.position
     if not follow:
@@ -128,9 +117,7 @@ def tail(app: App, number: int, follow: bool, stream: str | None, as_json: bool)
 
 @journal.command()
 @takes_app()
-@click.option(
-    "-o", "--output", default="-", metavar="FILE", help="Where to; - is stdout, the default."
-)
+@click.option("-o", "--output", default="-", metavar="FILE", help="The file; - is stdout.")
 @click.option(
     "--after",
     type=click.IntRange(min=0),
@@ -139,13 +126,13 @@ def tail(app: App, number: int, follow: bool, stream: str | None, as_json: bool)
     help="Only events after this position.",
 )
 @STREAM
-@click.option("--resume", is_flag=True, help="Go on where FILE ends; make it if it is not there.")
+@click.option("--resume", is_flag=True, help="Go on where FILE ends; create it if needed.")
 def export(app: App, *, output: str, after: int, stream: str | None, resume: bool) -> None:
-    """Write the journal as JSON Lines, one event a line, as far as it goes now.
+    """Write the journal as JSON Lines, up to its present head.
 
     A line has position, stream, version, id, type, data, metadata and recorded_at; data and
-    metadata to the letter as they are stored. --resume cuts off a half-written line and goes on
-    after the last whole one, so that an export can be interrupted, or kept up to date.
+    metadata are written exactly as stored. --resume cuts off a half-written line and goes on after
+    the last whole one, so that an export can be interrupted, or kept up to date.
     """
     if resume and output == "-":
         raise click.UsageError("--resume needs --output FILE")
@@ -168,15 +155,14 @@ def export(app: App, *, output: str, after: int, stream: str | None, resume: boo
 @takes_app("FILE")
 @json_option
 def import_(app: App, file: str, as_json: bool) -> None:
-    """Append the events of a JSON Lines file, in its order; - is stdin.
+    """Append the events of a JSON Lines file, in its order; - reads stdin.
 
-    A line needs stream, type and data. Where it has id, metadata and recorded_at they are kept,
-    and where it has a version, it must be the next one of its stream. Positions are given anew.
+    A line needs stream, type and data. Its id, metadata and recorded_at are kept, if it has them.
+    A version must be the next one of its stream. Events get new positions.
 
-    To import the same file again is safe: events that are in the journal, told by their id, are
-    passed over. So after an interruption, run the same command again. A line without an id is
-    known by its number and content: a second file that holds equal lines at the same places
-    needs ids of its own.
+    It is safe to import a file again: events whose ids are in the journal are passed over. So run
+    the same command again after an interruption. A line without an id is known by its number and
+    content: a second file with equal lines at the same places needs ids.
     """
     with _input(file) as source:
         size = os.fstat(source.fileno()).st_size if file != "-" else None
@@ -188,13 +174,10 @@ def import_(app: App, file: str, as_json: bool) -> None:
         except StoreUnavailable as error:
             hint = "import the file again to go on: what is in the journal is passed over"
             raise StoreUnavailable(f"{error}; {hint}") from error
-    if as_json:
-        print_json(
-            {"lines": done.lines, "imported": done.imported, "passed_over": done.passed_over}
-        )
-    else:
-        there = f"; {done.passed_over:,} were there already" if done.passed_over else ""
-        click.echo(f"imported {plural(done.imported, 'event')}{there}")
+    there = f"; {done.passed_over:,} were there already" if done.passed_over else ""
+    text = f"imported {plural(done.imported, 'event')}{there}"
+    counts = {"lines": done.lines, "imported": done.imported, "passed_over": done.passed_over}
+    print_result(text, as_json, **counts)
 
 
 def _object(text: bytes, what: str) -> dict[str, Any]:
@@ -205,12 +188,12 @@ def _object(text: bytes, what: str) -> dict[str, Any]:
     return found
 
 
-def _recent(journal: Journal, number: int) -> list[RawEvent]:
-    """The last events that are settled, at least `number` if there are so many, oldest first."""
+def _last_events(journal: Journal, number: int) -> list[RawEvent]:
+    """The last settled events, the oldest first: at least `number`, or all there are."""
     head = journal.head()
     reach = max(1, number)
     while True:
-        # Rolled back appends leave holes, so that fewer events than positions may be found.
+        # Appends that were rolled back leave positions without events.
         after = max(0, head - reach)
         found = list(journal.read_raw(after=after))
         if len(found) >= max(1, number) or after == 0:
@@ -218,7 +201,7 @@ def _recent(journal: Journal, number: int) -> list[RawEvent]:
         reach *= 4
 
 
-def _last_of(app: App, stream: str, number: int) -> Iterator[RawEvent]:
+def _last_events_of(app: App, stream: str, number: int) -> Iterator[RawEvent]:
     version = app.journal.stream_version(stream)
     return app.journal.read_stream_raw(stream, after_version=max(0, version - number))
 
@@ -235,7 +218,7 @@ def _show(event: RawEvent) -> None:
 
 @contextmanager
 def _output(name: str, resume: bool) -> Iterator[BinaryIO]:
-    """The file to write, never one with something in it unless it is to be resumed."""
+    """The file to write: stdout, a new or empty file, or one to resume."""
     if name == "-":
         yield sys.stdout.buffer
         sys.stdout.flush()

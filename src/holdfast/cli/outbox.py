@@ -1,89 +1,71 @@
-"""`holdfast outbox`: what outbox projections have to do, who does it, and in which mode."""
+"""`holdfast outbox`: the queues, relays and modes of outbox projections."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
-from holdfast.cli.confirm import by_option, confirm, note_option, yes_option
-from holdfast.cli.operate.status import wide_console
-from holdfast.cli.output import json_option, print_json, shown
-from holdfast.cli.queue.items import plain, table_of
+from holdfast.cli.confirm import confirm
+from holdfast.cli.options import confirmed_change_options, json_option, limit_option
+from holdfast.cli.output import print_result, print_rows, table_of
+from holdfast.cli.queue.item_view import item_fields, items_table
+from holdfast.cli.queue.selection import status_option
 from holdfast.model.definition import MODES, Mode
-from holdfast.runtime.store.queue_items import STATUSES, Status
+from holdfast.runtime.store.queue_items import Status
 from holdfast.sql.operate.outbox import OutboxReport
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
 
 
 @click.group()
 def outbox() -> None:
-    """Outbox projections: what waits, who works, and in which mode."""
+    """Show and change how outbox projections are delivered."""
 
 
 @outbox.command()
 @takes_app()
-@click.option(
-    "--status",
-    type=click.Choice(STATUSES),
-    help="Show items in this status, rather than those that have failed.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="How many items of each projection, the oldest first.",
-)
+@status_option("Show items in this status, instead of those that have failed")
+@limit_option(10, "Maximum number of items for each projection, the oldest first.")
 @json_option
 def report(app: App, status: Status | None, limit: int, as_json: bool) -> None:
-    """Show how each outbox projection stands, and its oldest items."""
+    """Show the queue and the relays of each outbox projection."""
     reports = app.outbox.report(status=status, limit=limit)
-    if as_json:
-        print_json({"outboxes": [_plain(report) for report in reports]})
-    elif reports:
-        _print(reports)
-    else:
-        click.echo("no projection is delivered by an outbox here")
+    outboxes = [_fields(report) for report in reports]
+    empty = "no projection is delivered by an outbox here"
+    print_rows(reports, _view, empty, as_json, outboxes=outboxes)
 
 
 @outbox.command()
 @takes_app("PROJECTION", "MODE")
-@by_option
-@note_option
-@yes_option
-@json_option
-def mode(
-    app: App, projection: str, mode: str, by: str, note: str | None, yes: bool, as_json: bool
-) -> None:
+@confirmed_change_options
+def mode(app: App, projection: str, mode: str, yes: bool, as_json: bool, **audit: Any) -> None:
     """Change a projection's mode: live, shadow or off.
 
-    In all processes at once; writers go on filling the queue in every mode.
+    The change takes effect in all processes at once. Appends fill the queue in every mode.
     """
     if mode not in MODES:
         raise click.BadParameter(f"{mode!r} is not one of {', '.join(MODES)}.", param_hint="MODE")
     chosen: Mode = mode
     confirm(f"This makes {projection!r} on {app.url} {mode}, in all processes.", yes=yes)
-    changed = app.outbox.set_mode(projection, chosen, by=by, note=note)
-    if as_json:
-        print_json({"projection": projection, "mode": mode, "changed": changed})
-    else:
-        click.echo(f"{projection} is {mode}" if changed else f"{projection} was {mode} already")
+    changed = app.outbox.set_mode(projection, chosen, **audit)
+    text = f"{projection} is {mode}" if changed else f"{projection} was {mode} already"
+    print_result(text, as_json, projection=projection, mode=mode, changed=changed)
 
 
 @outbox.command()
 @takes_app("PROJECTION")
-@by_option
-@note_option
-@yes_option
-@json_option
-def forget(app: App, projection: str, by: str, note: str | None, yes: bool, as_json: bool) -> None:
-    """End outbox delivery for a projection or sink that is gone from the code.
+@confirmed_change_options
+def forget(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) -> None:
+    """End delivery for a projection or sink that the code no longer has.
 
-    Nothing is queued for it any more, and what waits in its queue is deleted. Its tables stay.
+    Appends queue nothing for it any more, and the items in its queue are deleted, unapplied. Its
+    tables stay.
     """
     if projection in app.projections:
         raise click.UsageError(
@@ -91,50 +73,43 @@ def forget(app: App, projection: str, by: str, note: str | None, yes: bool, as_j
             "first."
         )
     depth = {report.projection: report.depth for report in app.outbox.report(limit=1)}
-    waiting = sum(count for count in depth.get(projection, {}).values())
+    waiting = sum(depth.get(projection, {}).values())
     confirm(f"This deletes {waiting:,} items of {projection!r} on {app.url} unapplied.", yes=yes)
-    items = app.outbox.forget(projection, by=by, note=note)
-    if as_json:
-        print_json({"projection": projection, "items": items})
-    else:
-        click.echo(f"{projection} is forgotten, with {items:,} items")
+    items = app.outbox.forget(projection, **audit)
+    text = f"{projection} is forgotten, with {items:,} items"
+    print_result(text, as_json, projection=projection, items=items)
 
 
-def _plain(report: OutboxReport) -> dict[str, object]:
+def _fields(report: OutboxReport) -> dict[str, object]:
     return {
         **msgspec.structs.asdict(report),
         "relays": [msgspec.structs.asdict(relay) for relay in report.relays],
-        "items": [plain(item, in_full=False) for item in report.items],
+        "items": [item_fields(item) for item in report.items],
     }
 
 
-def _print(reports: Sequence[OutboxReport]) -> None:
-    from rich import box
-    from rich.table import Table
+def _view(reports: Sequence[OutboxReport]) -> Group:
+    from rich.console import Group
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("projection", no_wrap=True)
-    table.add_column("mode")
-    for title in ("workers", "pending", "processing", "failed", "dead", "oldest", "applied"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for report in reports:
-        depth = report.depth
-        table.add_row(
-            Text(shown(report.projection)),
+    statuses = ("pending", "processing", "failed", "dead")
+    numbers = ("relays", *statuses, "oldest", "applied")
+    rows = (
+        (
+            report.projection,
             report.mode,
             f"{sum(relay.is_alive for relay in report.relays)}",
-            f"{depth['pending']:,}",
-            f"{depth['processing']:,}",
-            f"{depth['failed']:,}",
-            f"{depth['dead']:,}",
+            *(f"{report.depth[status]:,}" for status in statuses),
             f"{report.oldest_pending_seconds:,.0f} s",
             f"{report.applied:,}",
         )
-    console = wide_console()
-    console.print(table)
+        for report in reports
+    )
+    below: list[RenderableType] = []
     for report in reports:
         if report.backfill_left:
-            click.echo(f"{report.projection}: {report.backfill_left:,} events are to be backfilled")
+            left = f"{report.backfill_left:,} events are to be backfilled"
+            below.append(Text(f"{report.projection}: {left}"))
         if report.items:
-            console.print(table_of(report.items))
+            below.append(items_table(report.items))
+    return Group(table_of(("projection", "mode", *numbers), rows, right=numbers), *below)

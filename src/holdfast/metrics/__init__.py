@@ -1,10 +1,10 @@
 """Metrics of an App for OpenTelemetry and Prometheus.
 
-    core's signals ──▶ listener.py ──▶ counters, a histogram ─┐
-                                                              ├─▶ opentelemetry.py, prometheus.py
-    status, queue  ──▶ gauges.py   ──▶ gauges, when asked  ───┘
-
-What there is to measure is declared once, in catalogue.py.
+catalogue      every metric, declared once
+listener       what each signal adds to the counters and the histogram
+gauges         the gauges, read from the database on demand
+opentelemetry  the metrics in a meter of OpenTelemetry
+prometheus     the metrics in a registry of Prometheus
 """
 
 from holdfast.metrics.opentelemetry import observe_opentelemetry

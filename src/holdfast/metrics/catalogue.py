@@ -1,24 +1,26 @@
-"""Every metric there is: its name, kind, unit and labels, once for all the systems that show it."""
+"""Every metric: its name, kind, unit, labels and description, for OpenTelemetry and Prometheus."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+Kind = Literal["counter", "histogram", "gauge"]
+
 SECONDS = "s"
-WHOSE = ("projection", "feed")
+LABELS = ("projection", "feed")
 BATCH_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `bounds`: the upper bounds of a histogram's buckets."""
+    """One metric. `bounds` are the upper bounds of a histogram's buckets."""
 
     name: str
-    kind: Literal["counter", "histogram", "gauge"]
+    kind: Kind
     unit: str
     description: str
-    labels: tuple[str, ...] = WHOSE
+    labels: tuple[str, ...] = LABELS
     bounds: tuple[float, ...] = ()
 
     @property
@@ -32,40 +34,33 @@ class Metric:
         return f"holdfast_{self.name.replace('.', '_')}{unit}{total}"
 
 
-PROCESSED = Metric(
-    "events.processed",
-    "counter",
-    "{event}",
-    "Events that were applied and committed, from the feed or from the queue.",
+def _counter(name: str, unit: str, description: str) -> Metric:
+    return Metric(name, "counter", unit, description)
+
+
+def _gauge(name: str, unit: str, description: str, *labels: str) -> Metric:
+    return Metric(name, "gauge", unit, description, (*LABELS, *labels))
+
+
+PROCESSED = _counter(
+    "events.processed", "{event}", "Events applied and committed, from the feed or from the queue."
 )
-FAILED = Metric(
-    "attempts.failed", "counter", "{attempt}", "Attempts at events that failed, whatever followed."
+FAILED = _counter("attempts.failed", "{attempt}", "Failed attempts, whatever the policy decided.")
+RETRIED = _counter("events.retried", "{event}", "Decisions to wait and try the same event again.")
+SKIPPED = _counter("events.skipped", "{event}", "Events passed without being applied.")
+DUPLICATES = _counter(
+    "events.duplicate", "{event}", "Events that had come before, and changed nothing."
 )
-RETRIED = Metric(
-    "events.retried", "counter", "{event}", "Decisions to wait and try the same event again."
-)
-SKIPPED = Metric(
-    "events.skipped", "counter", "{event}", "Events that were passed without being applied."
-)
-DUPLICATES = Metric(
-    "events.duplicate",
-    "counter",
-    "{event}",
-    "Events that had been here before, and changed nothing.",
-)
-PARKED = Metric(
-    "events.parked", "counter", "{event}", "Events that failed and were put in the queue."
-)
-DEAD = Metric(
+PARKED = _counter("events.parked", "{event}", "Events that failed and were put in the queue.")
+DEAD = _counter(
     "events.dead",
-    "counter",
     "{event}",
-    "Parked events that are not tried again by themselves: they need a person.",
+    "Parked events that are not tried again by themselves: they need an operator.",
 )
-DRAINED = Metric("events.drained", "counter", "{event}", "Events that were applied from the queue.")
-FAULTS = Metric("faults", "counter", "{fault}", "Faults: the projection has stopped.")
-POLL_FAILURES = Metric(
-    "poll.failures", "counter", "{failure}", "Times that the database could not be used."
+DRAINED = _counter("events.drained", "{event}", "Events applied from the queue.")
+FAULTS = _counter("faults", "{fault}", "Faults, each of which has stopped the projection.")
+POLL_FAILURES = _counter(
+    "poll.failures", "{failure}", "Failures to reach the database or the brokers."
 )
 BATCH_DURATION = Metric(
     "batch.duration",
@@ -74,47 +69,26 @@ BATCH_DURATION = Metric(
     "Time to apply and commit one batch of events.",
     bounds=BATCH_SECONDS,
 )
-QUEUE_ITEMS = Metric(
-    "queue.items", "gauge", "{item}", "Items in the queue by status.", (*WHOSE, "status")
-)
-QUEUE_AGE = Metric(
+QUEUE_ITEMS = _gauge("queue.items", "{item}", "Items in the queue by status.", "status")
+QUEUE_AGE = _gauge(
     "queue.age",
-    "gauge",
     SECONDS,
     "Age of the oldest item that is outstanding: pending, processing, failed or dead.",
 )
-LAG_EVENTS = Metric(
-    "lag.events", "gauge", "{event}", "Positions between the checkpoint and the head of the feed."
+LAG_EVENTS = _gauge(
+    "lag.events", "{event}", "Positions between the checkpoint and the head of the feed."
 )
-LAG_TIME = Metric(
-    "lag.time", "gauge", SECONDS, "Age of the oldest event that the projection has not come to."
+LAG_TIME = _gauge(
+    "lag.time", SECONDS, "Age of the oldest event that the projection has not come to."
 )
-STATE = Metric(
+STATE = _gauge(
     "runner.state",
-    "gauge",
     "1",
     "1 for the state that the projection is in, and for faulted also while it is paused; else 0.",
-    (*WHOSE, "state"),
+    "state",
 )
 
-METRICS = (
-    PROCESSED,
-    FAILED,
-    RETRIED,
-    SKIPPED,
-    DUPLICATES,
-    PARKED,
-    DEAD,
-    DRAINED,
-    FAULTS,
-    POLL_FAILURES,
-    BATCH_DURATION,
-    QUEUE_ITEMS,
-    QUEUE_AGE,
-    LAG_EVENTS,
-    LAG_TIME,
-    STATE,
-)
+METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 COUNTERS = tuple(metric for metric in METRICS if metric.kind == "counter")
 HISTOGRAMS = tuple(metric for metric in METRICS if metric.kind == "histogram")
 GAUGES = tuple(metric for metric in METRICS if metric.kind == "gauge")

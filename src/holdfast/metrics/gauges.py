@@ -1,4 +1,4 @@
-"""The gauges: read from the database when somebody asks, at most once a second."""
+"""The gauges, read from the database on demand, at most once a second."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from holdfast.runtime.signals import Listener
 from holdfast.runtime.status import ProjectionStatus
 from holdfast.runtime.store.queue_items import OUTSTANDING, STATUSES, QueueCount
 
-FRESH_SECONDS = 1.0
-"""What was read so lately is not read again."""
+READ_INTERVAL_SECONDS = 1.0
+"""Minimum interval between two reads of the database."""
 
-ANSWER_SECONDS = 5.0
-"""A database that takes longer counts as away."""
+READ_TIMEOUT_SECONDS = 5.0
+"""Timeout of a read, after which the database counts as away."""
 
 STATES: tuple[str, ...] = get_args(get_type_hints(ProjectionStatus)["state"])
 
@@ -28,20 +28,20 @@ Values = Mapping[Metric, Mapping[Labels, float]]
 """Each gauge's values, by the values of its labels."""
 
 
-class Counts(Protocol):
-    """The part of a queue that is measured."""
+class MeasuredQueue(Protocol):
+    """The part of a queue that gauges need."""
 
     def stats(self) -> Sequence[QueueCount]: ...
 
 
-class Measured(Protocol):
-    """The part of an App that is measured."""
+class MeasuredApp(Protocol):
+    """The part of an App that metrics need."""
 
     @property
     def projections(self) -> tuple[str, ...]: ...
 
     @property
-    def queue(self) -> Counts: ...
+    def queue(self) -> MeasuredQueue: ...
 
     def status(self) -> Sequence[ProjectionStatus]: ...
 
@@ -51,10 +51,12 @@ class Measured(Protocol):
 class Gauges:
     """Reads the gauges of an app's projections. Safe to use from many threads.
 
-    A database that does not answer keeps one thread waiting, whoever asks and however often.
+    While the database does not answer, one thread waits for it, however many threads read.
     """
 
-    def __init__(self, app: Measured, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, app: MeasuredApp, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._app, self._monotonic = app, monotonic
         self._changed = threading.Condition()
         self._is_reading = False
@@ -63,15 +65,15 @@ class Gauges:
         self._error: Exception | None = None
 
     def read(self) -> Values:
-        """The present values, or those of a moment ago; none while the database is away."""
+        """Values that are at most an interval old; none while the database is away."""
         with self._changed:
             now = self._monotonic()
             if not self._is_reading and (
-                self._read_at is None or now - self._read_at >= FRESH_SECONDS
+                self._read_at is None or now - self._read_at >= READ_INTERVAL_SECONDS
             ):
                 threading.Thread(target=self._read, name="holdfast gauges", daemon=True).start()
                 self._is_reading = True
-            if not self._changed.wait_for(lambda: not self._is_reading, ANSWER_SECONDS):
+            if not self._changed.wait_for(lambda: not self._is_reading, READ_TIMEOUT_SECONDS):
                 return {}
             if self._error is not None:
                 raise self._error
@@ -83,7 +85,7 @@ class Gauges:
         try:
             values = measure(self._app)
         except HoldfastError:
-            pass  # The runners' own failures say so: an old value would say that all is well.
+            pass  # `poll.failures` counts it. Old values would look like a healthy database.
         except Exception as error:
             failed = error
         with self._changed:
@@ -92,7 +94,7 @@ class Gauges:
             self._changed.notify_all()
 
 
-def measure(app: Measured) -> Values:
+def measure(app: MeasuredApp) -> Values:
     """Reads every gauge from the database."""
     statuses = [status for status in app.status() if status.projection in app.projections]
     values: dict[Metric, dict[Labels, float]] = {metric: {} for metric in catalogue.GAUGES}
@@ -103,21 +105,21 @@ def measure(app: Measured) -> Values:
         if count.status in OUTSTANDING:
             ages[count.projection] = max(ages[count.projection], count.oldest_seconds)
     for status in statuses:
-        whose = (status.projection, status.feed)
-        if status.is_head_known:  # Else 0 would say that all is well.
-            values[catalogue.LAG_EVENTS][whose] = status.lag_events
-            values[catalogue.LAG_TIME][whose] = status.lag_seconds
-        values[catalogue.QUEUE_AGE][whose] = ages[status.projection]
+        labels = (status.projection, status.feed)
+        if status.is_head_known:  # Otherwise the lag is unknown, and 0 would look healthy.
+            values[catalogue.LAG_EVENTS][labels] = status.lag_events
+            values[catalogue.LAG_TIME][labels] = status.lag_seconds
+        values[catalogue.QUEUE_AGE][labels] = ages[status.projection]
         states = {status.state, "faulted"} if _is_faulted(status) else {status.state}
         for state in STATES:
-            values[catalogue.STATE][*whose, state] = float(state in states)
+            values[catalogue.STATE][*labels, state] = float(state in states)
         for name in STATUSES:
-            values[catalogue.QUEUE_ITEMS][*whose, name] = items[status.projection, name]
+            values[catalogue.QUEUE_ITEMS][*labels, name] = items[status.projection, name]
     return values
 
 
 def _is_faulted(status: ProjectionStatus) -> bool:
-    """Whether it has stopped at an error, though a pause may be what its state shows."""
+    """Whether the projection has stopped at an error, which a pause hides in its state."""
     if status.state == "paused":
         return status.last_error is not None and status.leader is None
     return status.state == "faulted"

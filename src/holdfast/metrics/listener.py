@@ -1,4 +1,4 @@
-"""What each signal adds to the counters and the histogram."""
+"""The listener that turns signals into counters and the histogram."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from holdfast.runtime import signals
 from holdfast.runtime.signals import Listener, Signal
 
 Record = Callable[[Metric, float, tuple[str, str]], None]
-"""Adds a value to a counter, or puts it in a histogram; the labels are projection and feed."""
+"""Adds a value to a counter or a histogram; the labels are projection and feed."""
 
 
 def listener(record: Record) -> Listener:
-    """A listener that records what it hears."""
+    """A listener that records the values of each signal."""
 
     def listen(signal: Signal) -> None:
         for metric, value in _values(signal):
@@ -27,7 +27,7 @@ def listener(record: Record) -> Listener:
 def _values(signal: Signal) -> Iterator[tuple[Metric, float]]:
     match signal:
         case signals.Started():
-            # A counter that is there from the start shows its first increase.
+            # With a value from the start, the first increase of a counter shows.
             yield from ((counter, 0) for counter in catalogue.COUNTERS)
         case signals.Committed():
             yield catalogue.PROCESSED, signal.events

@@ -1,4 +1,4 @@
-"""The metrics through OpenTelemetry's API; where they go is the SDK's affair."""
+"""The metrics in a meter of OpenTelemetry's API. The SDK decides where they go."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.metrics import catalogue
 from holdfast.metrics.catalogue import Metric
-from holdfast.metrics.gauges import Gauges, Measured
+from holdfast.metrics.gauges import Gauges, MeasuredApp
 from holdfast.metrics.listener import listener
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 METER = "holdfast"
 
 
-def observe_opentelemetry(app: Measured, *, provider: MeterProvider | None = None) -> None:
-    """Measures an app with a meter provider: the global one, which may also be set later."""
+def observe_opentelemetry(app: MeasuredApp, *, provider: MeterProvider | None = None) -> None:
+    """Measures an app with a meter provider. The default is the global one, even if set later."""
     from opentelemetry.metrics import get_meter
 
     meter = get_meter(METER, meter_provider=provider)
@@ -45,10 +45,7 @@ def observe_opentelemetry(app: Measured, *, provider: MeterProvider | None = Non
     gauges = Gauges(app)
     for metric in catalogue.GAUGES:
         meter.create_observable_gauge(
-            metric.opentelemetry_name,
-            [_callback(metric, gauges)],
-            metric.unit,
-            metric.description,
+            metric.opentelemetry_name, [_callback(metric, gauges)], metric.unit, metric.description
         )
     app.listen(listener(record))
 

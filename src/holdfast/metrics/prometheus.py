@@ -1,4 +1,4 @@
-"""The metrics for Prometheus, with the extra `prometheus`."""
+"""The metrics in a registry of Prometheus; needs the extra `prometheus`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import ConfigError
 from holdfast.metrics import catalogue
 from holdfast.metrics.catalogue import Metric
-from holdfast.metrics.gauges import Gauges, Measured, Values
+from holdfast.metrics.gauges import Gauges, MeasuredApp, Values
 from holdfast.metrics.listener import listener
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
 
 
-def observe_prometheus(app: Measured, *, registry: CollectorRegistry | None = None) -> None:
-    """Measures an app in a registry, by default the client's own; once for each registry."""
+def observe_prometheus(app: MeasuredApp, *, registry: CollectorRegistry | None = None) -> None:
+    """Measures an app in a registry, by default the client's own. Call it once for a registry."""
     prometheus_client = _client()
     where = prometheus_client.REGISTRY if registry is None else registry
     counters = {
@@ -48,10 +48,10 @@ def observe_prometheus(app: Measured, *, registry: CollectorRegistry | None = No
     app.listen(listener(record))
 
 
-def scraped(app: Measured) -> Callable[[str], tuple[bytes, str]]:
-    """Measures an app in a registry of its own; returns the function that a scrape calls.
+def scrape_function(app: MeasuredApp) -> Callable[[str], tuple[bytes, str]]:
+    """Measures an app in a new registry; returns a function that answers a scrape.
 
-    It takes the content types that the scraper accepts, and returns the text and its type.
+    The function takes the scraper's Accept header, and returns the text and its content type.
     """
     prometheus_client = _client()
     registry = prometheus_client.CollectorRegistry()
@@ -76,13 +76,13 @@ def _client() -> ModuleType:
 
 
 class _GaugeCollector:
-    """Reads the gauges when it is scraped."""
+    """Reads the gauges at each scrape."""
 
     def __init__(self, gauges: Gauges) -> None:
         self._gauges = gauges
 
     def describe(self) -> Iterable[Family]:
-        """What it will collect, so that registering it does not read the database."""
+        """The gauges without values: to register the collector must not read the database."""
         return _families({})
 
     def collect(self) -> Iterable[Family]:

@@ -13,9 +13,11 @@
         )
 
 The events go through a real journal on SQLite in memory, and a real runner; the clock stands still.
-The class need not be registered on an app. An error that a handler raises is raised by `when`.
+The class need not be registered on an app. `when` raises the error that a handler raises.
 
-`holdfast.testing.contracts` has the suites that databases and sources must pass; it needs pytest.
+    scenario  given events, when projected
+    tables    the rows of a projection, compared with the expected ones
+    clock     a clock that stands still
 """
 
 from holdfast.testing.clock import FixedClock

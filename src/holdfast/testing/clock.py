@@ -10,8 +10,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 class FixedClock:
     """Shows the same time until it is told to advance: `App(url, clock=FixedClock())`.
 
-    Whoever waits by this clock, as `App.wait_for` does for its time limit, waits until it is
-    advanced.
+    A timeout by this clock, such as that of `App.wait_for`, only ends when the clock is advanced.
     """
 
     def __init__(self, now: datetime = START) -> None:
@@ -28,11 +27,11 @@ class FixedClock:
         return self._start + timedelta(seconds=self._seconds)
 
     def monotonic(self) -> float:
-        """The seconds it was advanced."""
+        """The sum of all advances, in seconds."""
         return self._seconds
 
     def advance(self, seconds: float) -> None:
-        """Moves it on."""
+        """Moves the clock forward."""
         if not seconds >= 0:
             raise ValueError(f"a clock can't be advanced by {seconds} seconds")
         self._seconds += seconds

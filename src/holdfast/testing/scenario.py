@@ -1,4 +1,4 @@
-"""Given events, when projected: a projection's whole way, on SQLite in memory."""
+"""Given events, when projected: a real journal and a real runner, on SQLite in memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ R = TypeVar("R")
 
 
 def given(*events: tuple[str, Any], clock: FixedClock | None = None) -> Given:
-    """Events that have happened, in this order: each with the name of its stream.
+    """Events that have happened, in this order, each with the name of its stream.
 
-    An event is whatever `journal.append` takes: an instance of an event class, or a NewEvent.
-    One that was stored in an older version, for upcasters to work on, is a dict that names it:
+    An event is what `journal.append` takes: an instance of an event class, or a NewEvent. To test
+    an upcaster, give an event in its stored form, with its version:
     `NewEvent({…}, type="FundsCredited", metadata={"schema_version": 1})`.
     """
     return Given((), clock or FixedClock()).later(0, *events)
@@ -33,7 +33,7 @@ def given(*events: tuple[str, Any], clock: FixedClock | None = None) -> Given:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Events that happen so many seconds after the ones before."""
+    """Events that are recorded `after_seconds` after those of the step before."""
 
     after_seconds: float
     events: tuple[tuple[str, Any], ...]
@@ -41,13 +41,13 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Events to project. The same one can be projected again and again."""
+    """Events to project. They can be projected any number of times."""
 
     _steps: tuple[_Step, ...]
     _clock: FixedClock
 
     def later(self, after_seconds: float, *events: tuple[str, Any]) -> Given:
-        """These events as well, recorded so many seconds after the ones before."""
+        """Adds events that are recorded `after_seconds` after the ones before."""
         for item in events:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)):
                 raise TypeError(f'given takes pairs such as ("account-1", event), not {item!r}')
@@ -81,11 +81,11 @@ class Given:
         strict: bool = False,
         events: EventTypes | None = None,
     ) -> Rows[Any] | Tables:
-        """Projects the events; returns the rows that are there in the end.
+        """Projects the events, and returns the rows of the projection.
 
-        `name` and `strict` are those of `app.projection`. Give `events=app.events` where the app
-        registers event types under names of their own, or with upcasters. What a handler raises is
-        raised here, with a note that names the event.
+        `name` and `strict` are those of `app.projection`. Give `events=app.events` if the app
+        registers event types under other names, or with upcasters. Raises the error of a handler,
+        with a note that names the event.
         """
         clock = FixedClock(self._clock.now())
         with App("sqlite:///:memory:", clock=clock, events=events) as app:
@@ -107,6 +107,7 @@ class Given:
 
 
 def _append(app: App, stream: str, event: Any) -> None:
+    """Appends an event; one that names its version is stored as it is, not as the latest."""
     if not (isinstance(event, NewEvent) and VERSION_KEY in (event.metadata or {})):
         app.journal.append(stream, [event])
         return
@@ -133,7 +134,7 @@ def _catch_up(app: App) -> None:
     except ProjectionFaulted as fault:
         faulted = fault
     error = faulted.__cause__
-    if not isinstance(error, Exception):  # SystemExit and the like would end the tests.
+    if not isinstance(error, Exception):  # SystemExit or KeyboardInterrupt would end the tests.
         raise faulted
     error.add_note(str(faulted))
     raise error

@@ -1,4 +1,4 @@
-"""Rows that a projection has left behind, and how they differ from the expected ones."""
+"""The rows of a projection, and how they differ from the expected ones."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Table:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def expect(self, *rows: Sequence[Any] | Mapping[str, Any]) -> None:
-        """Raises AssertionError unless the table has exactly these rows, in whatever order.
+        """Raises AssertionError unless the table has exactly these rows, in any order.
 
-        A row is a tuple of all its values, or a dict. Dicts may leave columns out, all the same
-        ones: these are not compared.
+        A row is a tuple of all its values, or a dict. Columns that are missing in the dicts are not
+        compared; all dicts must have the same columns.
         """
         found: list[Any] = self.rows
         wanted: list[Any] = [dict(row) if isinstance(row, Mapping) else tuple(row) for row in rows]
@@ -67,7 +67,7 @@ class Rows(Generic[R]):
         self.rows: list[R] = sorted(map(spec.row, table.rows), key=spec.key_of)
 
     def expect(self, *rows: R) -> None:
-        """Raises AssertionError unless the table has exactly these rows, in whatever order."""
+        """Raises AssertionError unless the table has exactly these rows, in any order."""
         for row in rows:
             if not isinstance(row, self._spec.row_type):
                 wanted = self._spec.row_type.__name__
@@ -95,7 +95,7 @@ class Rows(Generic[R]):
 
 
 def read_table(app: App, name: str, declared: str | TableSpec) -> Table:
-    """All rows of a table in memory."""
+    """All rows of a table of an app on SQLite."""
     with app._database.reading() as connection:
         cursor = connection.tx.connection.execute(f"SELECT * FROM {quote(name)}")
         columns = tuple(column[0] for column in cursor.description)
@@ -111,7 +111,7 @@ def read_table(app: App, name: str, declared: str | TableSpec) -> Table:
 
 
 def _difference(found: Sequence[Any], wanted: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """What is missing, and what is there unexpectedly; rows need not be hashable."""
+    """The missing and the unexpected rows, which need not be hashable."""
     missing, unexpected = [], list(found)
     for row in wanted:
         if row in unexpected:

@@ -1,4 +1,4 @@
-"""The final check: every read model against a fold over the journal that shares no code with it."""
+"""The final check: every read model, compared with a fold over the journal by other code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.sql.url import SqliteUrl
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that must be so, and what was found."""
+    """One number, as expected and as found."""
 
     what: str
     expected: int
@@ -73,7 +73,7 @@ def audit(appended: int) -> list[Check]:
 
 
 def _fetch(sql: str) -> list[Any]:
-    """Reads a table as anybody would, without holdfast."""
+    """Reads a table without holdfast."""
     url = bank.app.url
     if isinstance(url, SqliteUrl):
         with closing(sqlite3.connect(str(url.path))) as connection:

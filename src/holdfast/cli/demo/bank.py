@@ -70,7 +70,7 @@ class DailyTotal:
 
 @app.projection
 class DailyTotals(TableProjection[DailyTotal]):
-    """What was booked on each day, by kind: every account meets in a few rows."""
+    """Totals of each day, by kind of event: a few rows for all accounts."""
 
     key_fields = ("day", "kind")
 
@@ -85,7 +85,7 @@ class DailyTotals(TableProjection[DailyTotal]):
 
 @app.projection
 class Ledger(Projection):
-    """A line for each booking, with nothing in the table that would keep one from coming twice."""
+    """A row for each booking. The table has no unique key that would hide a second one."""
 
     tables = {  # noqa: RUF012
         "ledger": "CREATE TABLE ledger (event_id text NOT NULL, account text, amount bigint)"

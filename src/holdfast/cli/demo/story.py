@@ -1,4 +1,4 @@
-"""The demo's story: work, a kill -9, the recovery, and the reckoning."""
+"""The demo's story: work, a kill -9, the recovery, and the final check."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from holdfast.cli.demo import bank
 from holdfast.cli.demo.audit import Check
 from holdfast.cli.demo.screen import Screen
 from holdfast.cli.demo.worker import Worker
 from holdfast.cli.demo.writers import ACCOUNTS, THREADS, Writers
 from holdfast.cli.operate.status import read_statuses
+from holdfast.cli.output import table_of
 from holdfast.errors import HoldfastError
 
 KILL_AT = 0.4
 RESTART_AT = 0.65
-"""Which part of the events is appended when the worker is killed, and when the next one starts."""
+"""Fractions of the events that are appended when the worker is killed, and when another starts."""
 
-LOOK_SECONDS = 0.1
-WAIT_SECONDS = 120.0
+CHECK_INTERVAL_SECONDS = 0.1
+"""Interval at which projections and writers are checked."""
+
+WAIT_TIMEOUT_SECONDS = 120.0
+"""Timeout of each wait."""
 
 
 def tell(screen: Screen, writers: Writers, folder: Path) -> None:
-    """Plays it through; raises if it doesn't go as it should."""
+    """Plays the story; raises if it does not go as it should."""
     stage = _Stage(screen, writers)
     with ExitStack() as workers:
         screen.chapter("1. A worker keeps three read models while events come in")
@@ -39,39 +39,41 @@ def tell(screen: Screen, writers: Writers, folder: Path) -> None:
         screen.say(f"one worker process, pid {first.pid}, started as: holdfast run bank:app")
         stage.wait(stage.is_running, "the worker to start", worker=first)
         writers.start()
-        stage.wait(lambda: stage.share >= KILL_AT, "the writers", worker=first)
+        stage.wait(lambda: stage.fraction >= KILL_AT, "the writers", worker=first)
 
         screen.chapter(f"2. kill -9 {first.pid}, in the middle of its work")
         first.kill()
         before = writers.appended
-        screen.say("Nobody could tidy up. Appends don't need the worker; they go on:")
-        stage.wait(lambda: stage.share >= RESTART_AT, "the writers")
+        screen.say("It could not clean up. Appends don't need a worker, so they go on:")
+        stage.wait(lambda: stage.fraction >= RESTART_AT, "the writers")
         screen.say(f"{writers.appended - before:,} events have come in since.")
 
         screen.chapter("3. A new worker goes on from exactly what is committed")
         second = Worker(folder)
         workers.callback(second.end)
-        screen.say(f"pid {second.pid}; what is behind is caught up while more comes in:")
+        screen.say(f"pid {second.pid}; it catches up while more events come in:")
         stage.wait(stage.is_finished, "the worker to catch up", worker=second)
         code = second.stop()
         if code != 0:
             screen.say(second.log())
             raise HoldfastError(f"the worker ended with exit code {code}, not 0")
-        screen.say("All is applied. The worker was asked to stop (SIGTERM), and ended with code 0.")
+        screen.say("All events are applied. The worker was stopped by SIGTERM, with exit code 0.")
 
 
 def report(screen: Screen, checks: Sequence[Check]) -> None:
-    """Shows what was compared, and the verdict."""
+    """Shows the checks and their result."""
     screen.chapter("4. Every row against the journal, folded again by other code")
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("")
-    table.add_column("expected", justify="right")
-    table.add_column("found", justify="right")
-    table.add_column("")
-    for check in checks:
-        verdict = Text("right", "green") if check.is_right else Text("WRONG", "bold red")
-        table.add_row(check.what, f"{check.expected:,}", f"{check.found:,}", verdict)
-    screen.console.print(table)
+    rows = (
+        (
+            check.what,
+            f"{check.expected:,}",
+            f"{check.found:,}",
+            ("right", "green") if check.is_right else ("WRONG", "bold red"),
+        )
+        for check in checks
+    )
+    columns = ("check", "expected", "found", "result")
+    screen.console.print(table_of(columns, rows, right=columns[1:3]))
     if all(check.is_right for check in checks):
         screen.say("Nothing lost, nothing applied twice.", "bold green")
     else:
@@ -79,15 +81,15 @@ def report(screen: Screen, checks: Sequence[Check]) -> None:
 
 
 class _Stage:
-    """Watches projections and writers, and shows them, until something has come true."""
+    """Projections and writers, shown on the screen while the story waits for them."""
 
     def __init__(self, screen: Screen, writers: Writers) -> None:
         self._screen, self._writers = screen, writers
         self._statuses = read_statuses(bank.app)
 
     @property
-    def share(self) -> float:
-        """Which part of the events is appended."""
+    def fraction(self) -> float:
+        """The fraction of the events that is appended."""
         return self._writers.appended / self._writers.wanted
 
     def is_running(self) -> bool:
@@ -99,8 +101,8 @@ class _Stage:
     def wait(
         self, condition: Callable[[], bool], what: str, *, worker: Worker | None = None
     ) -> None:
-        """Returns when the condition holds, as of a look that was taken before it is asked."""
-        until = time.monotonic() + WAIT_SECONDS
+        """Returns when the condition holds for the statuses that were read last."""
+        until = time.monotonic() + WAIT_TIMEOUT_SECONDS
         while not condition():
             if self._writers.error is not None:
                 raise HoldfastError(f"a writer failed: {self._writers.error}")
@@ -108,7 +110,7 @@ class _Stage:
                 self._screen.say(worker.log())
                 raise HoldfastError(f"the worker ended by itself, with code {worker.exit_code}")
             if time.monotonic() > until:
-                raise HoldfastError(f"waited {WAIT_SECONDS:.0f} s for {what}")
-            time.sleep(LOOK_SECONDS)
+                raise HoldfastError(f"waited {WAIT_TIMEOUT_SECONDS:.0f} s for {what}")
+            time.sleep(CHECK_INTERVAL_SECONDS)
             self._statuses = read_statuses(bank.app)
             self._screen.show(self._statuses, f"{self._writers.appended:,} events appended")

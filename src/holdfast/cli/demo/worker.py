@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-STOP_SECONDS = 30
-LOG_CHARACTERS = 2_000
+STOP_TIMEOUT_SECONDS = 30
+MAX_LOG_CHARACTERS = 2_000
 
 
 class Worker:
@@ -35,7 +35,7 @@ class Worker:
         return self._process.poll()
 
     def kill(self) -> None:
-        """kill -9: it gets no chance to do anything."""
+        """kill -9: the process gets no chance to clean up."""
         self._process.kill()
         self._process.wait()
         self._log.close()
@@ -44,7 +44,7 @@ class Worker:
         """SIGTERM; returns the exit code."""
         self._process.terminate()
         try:
-            return self._process.wait(STOP_SECONDS)
+            return self._process.wait(STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
             return self._process.returncode
@@ -57,5 +57,5 @@ class Worker:
             self.kill()
 
     def log(self) -> str:
-        """The end of what it has said."""
-        return self._path.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:]
+        """The end of its log."""
+        return self._path.read_text(encoding="utf-8", errors="replace")[-MAX_LOG_CHARACTERS:]

@@ -1,4 +1,4 @@
-"""Threads that append to the bank's journal while everything else happens."""
+"""Threads that append events to the bank's journal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Writers:
         self.wanted = events
         self.appended = 0
         self.error: Exception | None = None
-        self._pace = events / seconds
+        self._rate = events / seconds
         self._began = 0.0
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -46,7 +46,7 @@ class Writers:
             thread.start()
 
     def stop(self) -> None:
-        """Ends the threads, after the append that each has begun."""
+        """Ends the threads, each after its present append."""
         self._stop.set()
         for thread in self._threads:
             if thread.ident is not None:
@@ -65,9 +65,9 @@ class Writers:
                 bank.app.journal.append(account, events)
                 with self._lock:
                     self.appended += len(events)
-                    early = self.appended / self._pace - (time.monotonic() - self._began)
+                    early = self.appended / self._rate - (time.monotonic() - self._began)
                 self._stop.wait(max(0.0, early))
-        except Exception as error:  # Shown, and the demo fails, in the main thread.
+        except Exception as error:  # The main thread raises it.
             self.error = error
 
 

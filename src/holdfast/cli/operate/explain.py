@@ -10,12 +10,14 @@ import msgspec
 
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
-from holdfast.cli.output import json_option, one_line, plural, print_json, shown
+from holdfast.cli.options import json_option
+from holdfast.cli.output import one_line, plural, print_result
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store.queue_items import EARLY, OUTSTANDING
 from holdfast.sql.operate.explain import Reason
 
-ERROR_CHARACTERS = 200
+MAX_LINE_CHARACTERS = 400
+"""Maximum length of a reason, or of a line about a closed lane or an append."""
 
 
 @click.command()
@@ -30,26 +32,16 @@ def explain(app: App, projection: str, as_json: bool) -> None:
             f"the database can't be reached from here; while workers can't reach it either, "
             f"{projection} does not advance: {error}"
         ) from error
-    if as_json:
-        print_json(
-            {
-                "projection": projection,
-                "reasons": [
-                    {**msgspec.structs.asdict(reason), "advice": list(_advice(projection, reason))}
-                    for reason in reasons
-                ],
-            }
-        )
-        return
-    click.echo(f"{projection}:")
+    fields, lines = [], [f"{projection}:"]
     for reason in reasons:
-        click.echo(f"- {_cut(reason.text)}")
-        for line in (*_details(reason), *_advice(projection, reason)):
-            click.echo(f"    {line}")
+        advice = list(_advice(projection, reason))
+        fields.append({**msgspec.structs.asdict(reason), "advice": advice})
+        lines += [f"- {_cut(reason.text)}", *(f"    {s}" for s in (*_details(reason), *advice))]
+    print_result("\n".join(lines), as_json, projection=projection, reasons=fields)
 
 
 def _details(reason: Reason) -> Iterator[str]:
-    """What a person wants to see of the facts, besides the sentence."""
+    """Facts that the reason's text leaves out."""
     fields = reason.fields
     if reason.kind == "lanes_closed":
         heads = fields["heads"]
@@ -73,7 +65,7 @@ def _head(head: dict[str, Any]) -> str:
 
 
 def _advice(projection: str, reason: Reason) -> Iterator[str]:
-    """What to do."""
+    """What an operator can do about a reason."""
     match reason.kind:
         case "no_worker":
             yield "Start one: holdfast run"
@@ -84,15 +76,15 @@ def _advice(projection: str, reason: Reason) -> Iterator[str]:
             rest = f"; {leader} stands ready to go on" if leader else ""
             yield f"To let it go on: holdfast resume {projection}{rest}"
         case "faulted":
-            yield from _mend(projection, reason.fields)
+            yield from _advice_for_fault(projection, reason.fields)
         case "waiting":
-            yield "It goes on by itself; events of all its lanes wait meanwhile."
+            yield "It goes on by itself. The events of all its lanes wait until then."
         case "lanes_closed":
-            yield from _open(reason.fields["heads"])
+            yield from _advice_for_lanes(reason.fields["heads"])
         case "held":
             pid = reason.fields["appends"][0]["pid"]
-            yield "Readers wait for it, lest they miss its events. It ends with its transaction."
-            yield f"If that one hangs, end it on the server: SELECT pg_terminate_backend({pid})"
+            yield "Readers wait until its transaction ends, so that they miss none of its events."
+            yield f"If the transaction hangs, end it: SELECT pg_terminate_backend({pid})"
         case "resharding":
             yield f"To take it back: holdfast reshard {projection} --to {reason.fields['shards']}"
         case "behind" | "nothing_to_do":
@@ -101,13 +93,13 @@ def _advice(projection: str, reason: Reason) -> Iterator[str]:
             assert_never(reason.kind)
 
 
-def _mend(projection: str, fields: dict[str, Any]) -> Iterator[str]:
+def _advice_for_fault(projection: str, fields: dict[str, Any]) -> Iterator[str]:
     if fields["needs_reset"]:
         yield "Its handler ended the transaction, so the rows may not be what the checkpoint says."
         yield f"Mend the handler, then build it again: holdfast reset {projection}"
         return
     if fields["is_passed"]:
-        yield from _mend_item(fields["item"], fields["item_status"])
+        yield from _advice_for_item(fields["item"], fields["item_status"])
         return
     yield "Everything before that is committed. Mend the cause, then start the worker again."
     if fields["position"] is not None:
@@ -118,8 +110,8 @@ def _mend(projection: str, fields: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _mend_item(item: int | None, status: str | None) -> Iterator[str]:
-    """What to do about an event that is in the queue, or was."""
+def _advice_for_item(item: int | None, status: str | None) -> Iterator[str]:
+    """Advice about an event that is in the queue, or was."""
     if status not in OUTSTANDING:
         yield "The event is out of the way: start the worker again."
         return
@@ -133,20 +125,19 @@ def _mend_item(item: int | None, status: str | None) -> Iterator[str]:
     )
 
 
-def _open(heads: list[dict[str, Any]]) -> Iterator[str]:
+def _advice_for_lanes(heads: list[dict[str, Any]]) -> Iterator[str]:
     dead = [head["id"] for head in heads if head["status"] == "dead"]
     if not dead:
-        yield "They are tried by themselves when they are due, while a worker runs."
+        yield "A worker tries them again when they are due."
         return
     yield f"Look: holdfast queue show {dead[0]}"
     ids = " ".join(map(str, dead))
     yield f"When the cause is mended: holdfast queue requeue {ids}"
     early = " ".join(str(head["id"]) for head in heads if head["error_type"] == EARLY)
     if early:
-        yield f"To go on without what never comes: holdfast queue requeue {early} --accept-gap"
+        yield f"To go on without missing versions: holdfast queue requeue {early} --accept-gap"
     yield f"To go on without them: holdfast queue resolve {ids} --note WHY"
 
 
 def _cut(text: str) -> str:
-    line = one_line(text) if "\n" in text.strip() else shown(text)
-    return line if len(line) <= ERROR_CHARACTERS * 2 else f"{line[: ERROR_CHARACTERS * 2]}…"
+    return one_line(text, max_characters=MAX_LINE_CHARACTERS)

@@ -4,60 +4,52 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
-from holdfast.cli.output import json_option, one_line, plural, print_json, shown
+from holdfast.cli.operate.status_view import view_of
+from holdfast.cli.options import json_option
+from holdfast.cli.output import one_line, print_result, print_rows, stdout_console
 from holdfast.errors import StoreUnavailable
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.runtime.status import ProjectionStatus
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group, RenderableType
-
-PIPE_CHARACTERS = 1_000
-"""A table on a pipe is as wide as it needs; nothing is cut for a terminal that is not there."""
-
-ERROR_CHARACTERS = 200
-COLOURS = {
-    "running": "green",
-    "faulted": "bold red",
-    "stopped": "yellow",
-    "paused": "yellow",
-    "never ran": "yellow",
-}
+    from rich.console import RenderableType
 
 
 @click.command()
 @takes_app()
-@click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--interval",
     "interval_seconds",
     type=click.FloatRange(min=0.1),
     default=1.0,
-    show_default=True,
     metavar="SECONDS",
-    help="How often --watch looks.",
+    help="Interval of --watch.",
 )
 @json_option
 def status(app: App, watch: bool, interval_seconds: float, as_json: bool) -> None:
-    """Show how far each projection is.
+    """Show the state, position and lag of each projection.
 
-    State, position, lag, rate, leader and last error. "behind" counts positions up to the
-    journal's head; "lag" is the age of the oldest event that is not applied. "queued" counts events
-    that wait in closed lanes; it is there when any do. With --watch, a
-    terminal shows one table that changes; a pipe gets a table, or with --json a line, each time.
+    "behind" counts positions up to the journal's head. "lag" is the age of the oldest event that
+    is not applied. "queued" counts events that wait in closed lanes; the column is there when any
+    do. Below the table stand pauses, waits and errors.
+
+    With --watch, a terminal shows one table that changes. A pipe gets a table, or with --json a
+    line, each time.
     """
     if not watch:
-        _print(read_statuses(app), app, as_json)
+        _print(app, as_json)
         return
     with suppress(KeyboardInterrupt):
         if as_json or not sys.stdout.isatty():
@@ -72,48 +64,6 @@ def read_statuses(app: App) -> list[ProjectionStatus]:
     known = {status.projection for status in found}
     missing = [name for name in app.projections if name not in known]
     return sorted([*found, *_never_ran(app, missing)], key=lambda s: s.projection)
-
-
-def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> Group:
-    """The statuses for people: a table, and below it what is wrong."""
-    from rich import box
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD)
-    has_feeds = any(status.feed not in (JOURNAL, MESSAGES) for status in statuses)
-    for title in ("projection", *(["feed"] if has_feeds else []), "state"):
-        table.add_column(title, no_wrap=True)
-    for title in ("position", "behind", "lag", "events/s"):
-        table.add_column(title, justify="right", no_wrap=True)
-    has_queued = any(status.closed_lanes for status in statuses)
-    if has_queued:
-        table.add_column("queued", justify="right", no_wrap=True)
-    table.add_column("leader", no_wrap=True)
-    for status in statuses:
-        ran = status.epoch or status.paused_by or status.last_error
-        state = status.state if ran else "never ran"
-        known = status.projection in registered
-        table.add_row(
-            Text(shown(status.projection) + ("" if known else " (not in the app)")),
-            *([Text(shown(status.feed))] if has_feeds else []),
-            Text(state, style=COLOURS[state]),
-            Text(f"{status.position:,}"),
-            Text(f"{status.lag_events:,}" if status.is_head_known else "?"),
-            Text(f"{status.lag_seconds:.1f} s"),
-            Text(f"{status.events_per_second:,.0f}" if status.state == "running" else ""),
-            *([Text(_queued(status))] if has_queued else []),
-            Text(shown(status.leader or "")),
-        )
-    return Group(table, *(Text(line, style=style) for line, style in _remarks(statuses)))
-
-
-def wide_console() -> Console:
-    """For stdout: as wide as the terminal, or as a pipe takes."""
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else PIPE_CHARACTERS)
 
 
 def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
@@ -145,30 +95,19 @@ def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
     ]
 
 
-def _print(statuses: Sequence[ProjectionStatus], app: App, as_json: bool) -> None:
-    if as_json:
-        print_json(_plain(statuses, app))
-    elif statuses:
-        wide_console().print(view_of(statuses, app.projections))
-    else:
-        click.echo("the app has no projections, and none has run on its database")
-
-
-def _plain(statuses: Sequence[ProjectionStatus], app: App) -> dict[str, Any]:
-    return {
-        "projections": [
-            {**asdict(status), "registered": status.projection in app.projections}
-            for status in statuses
-        ]
-    }
+def _print(app: App, as_json: bool) -> None:
+    statuses, known = read_statuses(app), app.projections
+    fields = [{**asdict(status), "registered": status.projection in known} for status in statuses]
+    empty = "the app has no projections, and none has run on its database"
+    print_rows(statuses, partial(view_of, registered=known), empty, as_json, projections=fields)
 
 
 def _repeat(app: App, interval_seconds: float, as_json: bool) -> None:
     while True:
         try:
-            _print(read_statuses(app), app, as_json)
+            _print(app, as_json)
         except StoreUnavailable as error:  # It may be back the next time.
-            print_json({"error": str(error)}) if as_json else click.echo(one_line(str(error)))
+            print_result(one_line(str(error)), as_json, error=str(error))
         sys.stdout.flush()
         time.sleep(interval_seconds)
 
@@ -176,7 +115,7 @@ def _repeat(app: App, interval_seconds: float, as_json: bool) -> None:
 def _live(app: App, interval_seconds: float) -> None:
     from rich.live import Live
 
-    with Live(console=wide_console(), auto_refresh=False) as live:
+    with Live(console=stdout_console(), auto_refresh=False) as live:
         while True:
             live.update(_view(app), refresh=True)
             time.sleep(interval_seconds)
@@ -189,38 +128,3 @@ def _view(app: App) -> RenderableType:
         return view_of(read_statuses(app), app.projections)
     except StoreUnavailable as error:
         return Text(one_line(str(error)), style="red")
-
-
-def _queued(status: ProjectionStatus) -> str:
-    if not status.closed_lanes:
-        return ""
-    return f"{status.queued_events:,} in {plural(status.closed_lanes, 'lane')}"
-
-
-def _remarks(statuses: Sequence[ProjectionStatus]) -> Iterator[tuple[str, str]]:
-    """What is to be said below the table, and its colour."""
-    for status in statuses:
-        name = shown(status.projection)
-        if status.paused_at is not None:
-            why = f": {one_line(status.paused_note)}" if status.paused_note else ""
-            by = shown(status.paused_by or "")
-            yield f"  {name} is paused by {by} since {_time(status.paused_at)}{why}", "yellow"
-        if status.last_error is not None:
-            yield _error(status), "red"
-        elif status.waiting_until is not None:
-            what = one_line(status.waiting_for or "")
-            yield f"  {name} waits until {_time(status.waiting_until)} for {what}", "yellow"
-
-
-def _time(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _error(status: ProjectionStatus) -> str:
-    error = status.last_error
-    assert error is not None
-    at = "" if error.position is None else f" at position {error.position:,}"
-    what = one_line(f"{error.type}: {error.message}")
-    if len(what) > ERROR_CHARACTERS:
-        what = what[:ERROR_CHARACTERS] + "…"
-    return f"  {shown(status.projection)} failed{at}, {_time(error.at)}: {what}"

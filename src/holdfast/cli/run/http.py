@@ -1,4 +1,4 @@
-"""What `holdfast run --http` serves: metrics and health, to GET and HEAD, and nothing else."""
+"""Metrics and health of a worker process over HTTP: `holdfast run --http`."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from holdfast.cli.output import shown
 from holdfast.errors import ConfigError
 from holdfast.metrics import catalogue
 from holdfast.metrics.gauges import Gauges
-from holdfast.metrics.prometheus import scraped
+from holdfast.metrics.prometheus import scrape_function
 from holdfast.runtime.run.supervisor import Supervisor
 
 MAX_REQUESTS = 32
-"""Requests that are answered at the same time; further ones are turned away."""
+"""Maximum number of requests answered at the same time. The connections of others are closed."""
 
-REQUEST_SECONDS = 10.0
-"""How long a client may keep us waiting."""
+REQUEST_TIMEOUT_SECONDS = 10.0
+"""Timeout of reading a request from a client."""
 
-LOOK_SECONDS = 0.1
-"""How often the server looks whether it is to end."""
+CHECK_INTERVAL_SECONDS = 0.1
+"""Interval at which the server checks whether it should end."""
 
 logger = logging.getLogger("holdfast")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What a client gets."""
 
     status: HTTPStatus
@@ -44,13 +44,13 @@ class Answer:
     content_type: str = "text/plain; charset=utf-8"
 
 
-Page = Callable[[str], Answer]
-"""Makes the answer; it gets the content types that the client accepts."""
+Page = Callable[[str], Response]
+"""Makes a response. The argument is the request's Accept header."""
 
 
 @contextmanager
 def serving(app: App, supervisor: Supervisor, address: tuple[str, int]) -> Iterator[str]:
-    """Serves an app's metrics and health in the block, which gets the URL."""
+    """Serves an app's metrics and health for the time of the block, which gets the URL."""
     gauges = Gauges(app)
     pages: dict[str, Page] = {
         "/metrics": _metrics(app),
@@ -61,30 +61,35 @@ def serving(app: App, supervisor: Supervisor, address: tuple[str, int]) -> Itera
     try:
         server = _Server(host, port, pages)
     except OSError as error:
-        raise ConfigError(f"can't listen on {_shown(host, port)}: {error.strerror}") from error
+        raise ConfigError(
+            f"can't listen on {_host_and_port(host, port)}: {error.strerror}"
+        ) from error
     thread = threading.Thread(
-        target=server.serve_forever, args=(LOOK_SECONDS,), name="holdfast http", daemon=True
+        target=server.serve_forever,
+        args=(CHECK_INTERVAL_SECONDS,),
+        name="holdfast http",
+        daemon=True,
     )
     thread.start()
     try:
-        yield f"http://{_shown(host, server.server_address[1])}"
+        yield f"http://{_host_and_port(host, server.server_address[1])}"
     finally:
         server.shutdown()
         server.server_close()
 
 
-def livez(supervisor: Supervisor) -> Answer:
-    """Whether the process does what it can: no runner has crashed, and not all have faulted."""
+def livez(supervisor: Supervisor) -> Response:
+    """Whether the process is alive: no runner has crashed, and not all have faulted."""
     crashed = [runner.definition.name for runner in supervisor.runners if runner.crashed]
     faulted = [runner.definition.name for runner in supervisor.faulted]
     is_alive = not crashed and len(faulted) < len(supervisor.runners)
     return _json(is_alive, {"live": is_alive, "crashed": crashed, "faulted": faulted})
 
 
-def readyz(gauges: Gauges, supervisor: Supervisor) -> Answer:
-    """Whether the database answers and no projection is faulted, here or in another process."""
+def readyz(gauges: Gauges, supervisor: Supervisor) -> Response:
+    """Whether the database answers and no projection is faulted, in any process."""
     values = gauges.read()
-    # Why it does not answer is for the logs: an error's text may name hosts and users.
+    # The error is only logged: its text may name hosts and users.
     database = "ok" if values else "does not answer"
     faulted = {runner.definition.name for runner in supervisor.faulted} | {
         projection
@@ -106,7 +111,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # HTTPServer's own asks DNS for a name that nobody needs.
+        TCPServer.server_bind(self)  # HTTPServer's own looks up a DNS name that is never used.
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._slots.acquire(blocking=False):
@@ -114,7 +119,7 @@ class _Server(ThreadingHTTPServer):
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # No thread could be started.
+        except BaseException:  # The thread could not be started.
             self._slots.release()
             raise
 
@@ -124,16 +129,16 @@ class _Server(ThreadingHTTPServer):
         finally:
             self._slots.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+    def handle_error(self, _request: Any, _client_address: Any) -> None:
         error = sys.exception()
-        if not isinstance(error, OSError):  # A client that goes away is none of our business.
+        if not isinstance(error, OSError):  # OSError: the client has gone away.
             logger.error("a request failed", exc_info=error)
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     server_version, sys_version = "holdfast", ""
-    timeout = REQUEST_SECONDS
+    timeout = REQUEST_TIMEOUT_SECONDS
 
     def parse_request(self) -> bool:
         if not super().parse_request():
@@ -147,27 +152,27 @@ class _Handler(BaseHTTPRequestHandler):
         page = self.server.pages.get(self.path.partition("?")[0])
         if page is None:
             known = ", ".join(self.server.pages)
-            self._send(_text(HTTPStatus.NOT_FOUND, f"not here; there is {known}"))
+            self._send(_text(HTTPStatus.NOT_FOUND, f"no such path; there is {known}"))
             return
         try:
-            answer = page(self.headers.get("Accept", ""))
+            response = page(self.headers.get("Accept", ""))
         except Exception:
             self._send(_text(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; the log says why"))
             raise
-        self._send(answer)
+        self._send(response)
 
     do_HEAD = do_GET
 
-    def _send(self, answer: Answer) -> None:
-        self.send_response(answer.status)
-        self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
+    def _send(self, response: Response) -> None:
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Length", str(len(response.body)))
         self.send_header("Cache-Control", "no-store")
-        if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
             self.send_header("Allow", "GET, HEAD")
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(answer.body)
+            self.wfile.write(response.body)
 
     def log_message(self, format: str, *args: Any) -> None:
         logger.debug("request: %s", shown(format % args))
@@ -175,21 +180,21 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _metrics(app: App) -> Page:
     try:
-        scrape = scraped(app)
+        scrape = scrape_function(app)
     except ConfigError as error:
         missing = _text(HTTPStatus.NOT_IMPLEMENTED, str(error))
         return lambda _: missing
-    return lambda accept: Answer(HTTPStatus.OK, *scrape(accept))
+    return lambda accept: Response(HTTPStatus.OK, *scrape(accept))
 
 
-def _text(status: HTTPStatus, text: str) -> Answer:
-    return Answer(status, f"{text}\n".encode())
+def _text(status: HTTPStatus, text: str) -> Response:
+    return Response(status, f"{text}\n".encode())
 
 
-def _json(is_well: bool, value: Mapping[str, Any]) -> Answer:
-    status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
-    return Answer(status, json.dumps(value).encode() + b"\n", "application/json")
+def _json(is_ok: bool, value: Mapping[str, Any]) -> Response:
+    status = HTTPStatus.OK if is_ok else HTTPStatus.SERVICE_UNAVAILABLE
+    return Response(status, json.dumps(value).encode() + b"\n", "application/json")
 
 
-def _shown(host: str, port: int) -> str:
+def _host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""`holdfast run`: a worker process."""
+"""`holdfast run`: the command, and the life of one worker process."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ import click
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.output import plural
-from holdfast.cli.run.processes import EXIT_FAULTED, ProcessGroup, own_part
+from holdfast.cli.run.processes import EXIT_FAULTED, ProcessGroup, own_share
 from holdfast.runtime.run.supervisor import Supervisor
 
 LOOPBACK = "127.0.0.1"
-LOOK_SECONDS = 0.1
-"""How often the main thread looks for a signal, a fault or the end."""
-ABANDON_SECONDS = 1.0
-"""How long the last words of a process may take whose handlers hang."""
+
+CHECK_INTERVAL_SECONDS = 0.1
+"""Interval at which the main thread checks for a signal, a fault or the end."""
+
+ABANDON_TIMEOUT_SECONDS = 1.0
+"""Timeout of the last steps of a process whose handlers hang."""
 
 
 def _address(
-    ctx: click.Context,  # noqa: ARG001
-    param: click.Parameter,  # noqa: ARG001
-    value: str | None,
+    _ctx: click.Context, _param: click.Parameter, value: str | None
 ) -> tuple[str, int] | None:
-    """HOST:PORT, or only a port, which is then served on the loopback interface alone."""
+    """HOST:PORT, or only a port, which is served on the loopback interface."""
     if value is None:
         return None
     found = re.fullmatch(r"(?:(\[[0-9A-Fa-f:.]+\]|[\w.-]*):)?([0-9]{1,5})", value, re.ASCII)
@@ -50,9 +50,8 @@ def _address(
     "--stop-seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=20.0,
-    show_default=True,
     metavar="SECONDS",
-    help="How long a stop waits for handlers to return.",
+    help="Timeout of a stop, which waits for handlers to return.",
 )
 @click.option(
     "--http",
@@ -65,9 +64,8 @@ def _address(
     "--processes",
     type=click.IntRange(min=1),
     default=1,
-    show_default=True,
     metavar="N",
-    help="Spread the projections over so many processes.",
+    help="Number of worker processes that share the projections.",
 )
 def run(
     app: App,
@@ -78,27 +76,29 @@ def run(
 ) -> None:
     """Run the projections of an app until SIGTERM or SIGINT.
 
-    Either signal lets every projection commit what it has begun and release its lease; a second
-    one ends the process at once. A projection that faults stops alone, and stays so until the
-    worker is started again. Where another worker runs a projection, this one stands by for it.
+    On either signal, every projection commits what it has begun and releases its lease. A second
+    signal ends the process at once. A projection that faults stops alone, until the worker is
+    started again. Where another worker runs a projection, this one stands by.
 
-    With --processes, each of N processes runs its part of the projections; those that any number
-    of processes share, such as the ones from Kafka or an outbox, run in all. A process that dies is
-    started again. --http then serves one process on each port from the one that is given.
+    With --processes, each of N worker processes runs a part of the projections. Projections that
+    processes can share, such as those on Kafka or an outbox, run in all of them. A process that
+    dies is started again. With --http, each process serves on its own port, counted up from the
+    given one.
 
-    Exit code 3: at the end, a projection had faulted. The process ends by itself when all have.
+    Exit code 3: a projection had faulted at the end. When all have faulted, the process ends by
+    itself.
     """
-    part = own_part()
-    if part is None and processes > 1:
+    share = own_share()
+    if share is None and processes > 1:
         count = min(processes, app.most_processes())
-        crew = ProcessGroup(count, stop_seconds=stop_seconds, say=_say)
-        sys.exit(crew.run(exit_on_fault=exit_on_fault))
-    asked = _Asked()
-    supervisor = app.supervise(part=(part.number, part.of) if part else None)
-    asked.supervisor = supervisor
+        group = ProcessGroup(count, stop_seconds=stop_seconds, say=_say)
+        sys.exit(group.run(exit_on_fault=exit_on_fault))
+    signals = _StopSignals()
+    supervisor = app.supervise(part=(share.number, share.of) if share else None)
+    signals.supervisor = supervisor
     names = ", ".join(runner.definition.name for runner in supervisor.runners)
-    if address is not None and address[1] and part is not None:
-        address = address[0], address[1] + part.number
+    if address is not None and address[1] and share is not None:
+        address = address[0], address[1] + share.number
     with ExitStack() as stack:
         if address is not None:
             from holdfast.cli.run.http import serving
@@ -106,32 +106,32 @@ def run(
             url = stack.enter_context(serving(app, supervisor, address))
             _say(f"serving /metrics, /livez and /readyz on {url}")
         _say(f"running {plural(len(supervisor.runners), 'projection')} on {app.url}: {names}")
-        if not asked.to_stop:
+        if not signals.stop_requested:
             supervisor.start()
-        while not supervisor.join(LOOK_SECONDS):
-            is_orphaned = part is not None and part.is_orphaned
-            if asked.to_stop or is_orphaned or (exit_on_fault and supervisor.faulted):
+        while not supervisor.join(CHECK_INTERVAL_SECONDS):
+            is_orphaned = share is not None and share.is_orphaned
+            if signals.stop_requested or is_orphaned or (exit_on_fault and supervisor.faulted):
                 _stop(supervisor, stop_seconds, exit_on_fault=exit_on_fault)
                 break
     _end(supervisor)
 
 
-class _Asked:
+class _StopSignals:
     """Remembers the first signal to stop; the second one ends the process."""
 
     def __init__(self) -> None:
         self.supervisor: Supervisor | None = None
-        self.to_stop = self._is_ending = False
+        self.stop_requested = self._is_ending = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if self.to_stop:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self.stop_requested:
             if self.supervisor is not None and not self._is_ending:
                 self._is_ending = True
-                self.supervisor.abandon(ABANDON_SECONDS)
+                self.supervisor.abandon(ABANDON_TIMEOUT_SECONDS)
             os._exit(128 + number)
-        self.to_stop = True
+        self.stop_requested = True
 
 
 def _stop(supervisor: Supervisor, stop_seconds: float, *, exit_on_fault: bool) -> None:
@@ -140,12 +140,12 @@ def _stop(supervisor: Supervisor, stop_seconds: float, *, exit_on_fault: bool) -
     supervisor.stop()
     until = time.monotonic() + stop_seconds
     # In short steps: a signal may reach another thread, and this one must wake up to see it.
-    while not supervisor.join(min(LOOK_SECONDS, max(0.0, until - time.monotonic()))):
+    while not supervisor.join(min(CHECK_INTERVAL_SECONDS, max(0.0, until - time.monotonic()))):
         if time.monotonic() < until:
             continue
         hung = ", ".join(runner.definition.name for runner in supervisor.running)
         _say(f"did not stop in {stop_seconds:g} s: {hung}; what they had begun is undone")
-        supervisor.abandon(ABANDON_SECONDS)
+        supervisor.abandon(ABANDON_TIMEOUT_SECONDS)
         _exit_at_once(EXIT_FAULTED if supervisor.faulted else 1)
 
 
@@ -166,7 +166,7 @@ def _say(text: str) -> None:
 
 
 def _exit_at_once(code: int) -> NoReturn:
-    """Threads run on that may hold locks, for which an orderly exit would wait."""
+    """Ends the process without waiting for threads that still run and may hold locks."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()

@@ -1,4 +1,4 @@
-"""The processes that our tests fork are what a user's fresh interpreter would be."""
+"""The processes that the tests fork behave like fresh interpreters."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def seen(place: Place) -> dict[str, Any]:
     return found
 
 
-def test_all_that_a_process_can_see_is_the_same(place: Place) -> None:
+def test_a_forked_process_sees_the_same_environment(place: Place) -> None:
     place.write("seen.py", SEEN)
     forked = seen(place)
     place.fresh = True
@@ -64,7 +64,7 @@ def test_all_that_a_process_can_see_is_the_same(place: Place) -> None:
         (["run", "bank:app", "--exit-on-fault"], 3),
     ],
 )
-def test_so_is_what_it_says_and_its_exit_code(
+def test_a_forked_process_has_the_same_output_and_exit_code(
     place: Place, arguments: list[str], code: int
 ) -> None:
     place.credit(-1)
@@ -78,7 +78,9 @@ def test_so_is_what_it_says_and_its_exit_code(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_so_is_the_end_by_a_signal(place: Place, number: signal.Signals) -> None:
+def test_a_signal_ends_a_forked_process_in_the_same_way(
+    place: Place, number: signal.Signals
+) -> None:
     place.write("stay.py", "print('here', flush=True)\nimport signal\nsignal.pause()\n")
     ends = []
     for fresh in (False, True):
@@ -89,12 +91,12 @@ def test_so_is_the_end_by_a_signal(place: Place, number: signal.Signals) -> None
     assert ends[0] == ends[1]
 
 
-def test_threads_are_waited_for_and_what_is_at_exit_happens(place: Place) -> None:
+def test_a_forked_process_waits_for_threads_and_runs_exit_handlers(place: Place) -> None:
     place.write("late.py", LATE)
     assert place.ok("journal", "head", "late:app").out.splitlines() == ["0", "thread", "last"]
 
 
-def test_a_reader_that_goes_away_is_noticed(place: Place) -> None:
+def test_a_forked_process_notices_a_closed_pipe(place: Place) -> None:
     place.write("flood.py", "while True: print('x' * 1000)\n")
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     process = Process(["flood"], cwd=place.folder, env=env)

@@ -1,4 +1,4 @@
-"""`holdfast run --processes N`: work is spread, the dead are replaced, nobody is left behind."""
+"""`holdfast run --processes N`: work is shared, dead processes are replaced, none is left."""
 
 import os
 import signal
@@ -12,11 +12,11 @@ WAIT_SECONDS = 60.0
 
 
 def start(place: Place, processes: int) -> Command:
-    """As a user does: the processes are started by what is in the command line."""
+    """In a fresh interpreter: the worker processes are started by its command line."""
     place.fresh = True
-    crew = place.start("run", "bank:app", "--processes", str(processes))
+    command = place.start("run", "bank:app", "--processes", str(processes))
     place.fresh = False
-    return crew
+    return command
 
 
 def leaders(place: Place) -> dict[str, int]:
@@ -38,11 +38,11 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_each_process_has_its_part_and_is_replaced(any_place: Place) -> None:
+def test_each_process_runs_its_share_and_is_replaced(any_place: Place) -> None:
     any_place.credit(1)
-    crew = start(any_place, 2)
+    command = start(any_place, 2)
     first = await_leaders(any_place, lambda found: len(found) == 2)
-    assert len({*first.values(), crew.pid}) == 3
+    assert len({*first.values(), command.pid}) == 3
     os.kill(first["ledger"], signal.SIGKILL)
     second = await_leaders(
         any_place, lambda found: found.get("ledger", first["ledger"]) != first["ledger"]
@@ -50,40 +50,40 @@ def test_each_process_has_its_part_and_is_replaced(any_place: Place) -> None:
     assert second["balances"] == first["balances"]
     any_place.credit(2, 3)
     any_place.wait_for(3)
-    assert crew.send(signal.SIGTERM).wait() == 0
+    assert command.send(signal.SIGTERM).wait() == 0
     assert not any(map(is_alive, [*first.values(), *second.values()]))
     rows = any_place.contents()
     assert rows["balances"] == [("a", 6, 3)]
     assert rows["ledger"] == [("a", 1), ("a", 2), ("a", 3)]
-    assert f"process {first['ledger']} was ended by signal 9" in "\n".join(crew.err)
+    assert f"process {first['ledger']} was ended by signal 9" in "\n".join(command.err)
 
 
 def test_no_more_processes_than_there_is_work_for(any_place: Place) -> None:
     any_place.credit(1)
-    crew = start(any_place, 9)
+    command = start(any_place, 9)
     await_leaders(any_place, lambda found: len(found) == 2)
-    assert crew.send(signal.SIGINT).wait() == 0
-    assert "process 2 of 2 is" in "\n".join(crew.err)
+    assert command.send(signal.SIGINT).wait() == 0
+    assert "process 2 of 2 is" in "\n".join(command.err)
 
 
-def test_a_part_that_is_none_is_refused(any_place: Place) -> None:
+def test_a_malformed_share_is_refused(any_place: Place) -> None:
     result = any_place.run("run", "bank:app", HOLDFAST_PART="one half")
     assert result.code == 1
     assert "HOLDFAST_PART is 'one half'" in result.error
 
 
-def test_who_is_orphaned_ends(any_place: Place) -> None:
+def test_orphaned_processes_end(any_place: Place) -> None:
     any_place.credit(1)
-    crew = start(any_place, 2)
+    command = start(any_place, 2)
     found = await_leaders(any_place, lambda found: len(found) == 2)
     any_place.wait_for(1)
-    crew.send(signal.SIGKILL)
+    command.send(signal.SIGKILL)
     wait_until(lambda: not any(map(is_alive, found.values())), WAIT_SECONDS, "them to end")
     assert {s["state"] for s in any_place.statuses().values()} == {"stopped"}
 
 
-def test_processes_that_are_stopped_before_they_begin_have_ended_well(place: Place) -> None:
-    """As when a deployment is taken back at once: SIGTERM finds them at their imports."""
+def test_processes_that_are_stopped_during_their_imports_end_with_code_0(place: Place) -> None:
+    """As when a deployment is rolled back at once."""
     place.write(
         "slow.py",
         f"""
@@ -99,11 +99,11 @@ Path(here / "parent").touch()
 """,
     )
     place.fresh = True
-    crew = place.start("run", "slow:app", "--processes", "2")
+    command = place.start("run", "slow:app", "--processes", "2")
 
     def children() -> list[Path]:
         return [*place.folder.glob("*.child")]
 
     wait_until(lambda: len(children()) == 2, WAIT_SECONDS, "two processes to import")
-    assert crew.send(signal.SIGTERM).wait() == 0
+    assert command.send(signal.SIGTERM).wait() == 0
     assert not any(is_alive(int(path.stem)) for path in children())

@@ -21,7 +21,7 @@ def test_migrate_says_what_it_did(any_place: Place) -> None:
     assert "nothing to do" in any_place.ok("migrate", "bank:app").out
 
 
-def test_migrate_of_an_app_that_does_not_by_itself(any_place: Place) -> None:
+def test_migrate_of_an_app_without_auto_migrate(any_place: Place) -> None:
     text = (any_place.folder / "bank.py").read_text()
     any_place.write("bank.py", text.replace("App(URL)", "App(URL, auto_migrate=False)"))
     assert "run holdfast migrate" in any_place.run("status", "bank:app").error
@@ -48,7 +48,7 @@ def test_reset_asks_first(any_place: Place) -> None:
     assert any_place.statuses()["ledger"]["position"] == 0
 
 
-def test_a_reset_projection_is_built_again_by_the_worker_that_runs_it(any_place: Place) -> None:
+def test_the_running_worker_builds_a_reset_projection_again(any_place: Place) -> None:
     any_place.credit(1, 2)
     worker = run_to(any_place, 2)
     epoch = any_place.statuses()["ledger"]["epoch"]
@@ -63,7 +63,7 @@ def test_a_reset_projection_is_built_again_by_the_worker_that_runs_it(any_place:
 
 
 @pytest.mark.parametrize("command", ["reset", "depose"])
-def test_a_projection_that_is_not_there(any_place: Place, command: str) -> None:
+def test_an_unknown_projection(any_place: Place, command: str) -> None:
     any_place.ok("migrate", "bank:app")
     before = any_place.contents()
     said = any_place.run(command, "bank:app", "legder", "--yes").error
@@ -71,8 +71,8 @@ def test_a_projection_that_is_not_there(any_place: Place, command: str) -> None:
     assert any_place.contents() == before
 
 
-def test_reset_mends_a_changed_row_type(any_place: Place) -> None:
-    """The fault says to reset; after that, the table is made anew."""
+def test_reset_fixes_a_changed_row_type(any_place: Place) -> None:
+    """The fault says to reset, which creates the table again."""
     any_place.credit(1, 2)
     run_to(any_place, 2).send(signal.SIGTERM).wait()
     text = (any_place.folder / "bank.py").read_text()
@@ -87,7 +87,7 @@ def test_reset_mends_a_changed_row_type(any_place: Place) -> None:
     assert any_place.contents()["balances"] == [("a", "+1+2", 2)]
 
 
-def test_reset_mends_a_table_that_was_dropped(place: Place) -> None:
+def test_reset_fixes_a_table_that_was_dropped(place: Place) -> None:
     place.credit(1, 2)
     run_to(place, 2).send(signal.SIGTERM).wait()
     text = (place.folder / "bank.py").read_text()
@@ -103,7 +103,7 @@ def test_reset_mends_a_table_that_was_dropped(place: Place) -> None:
     assert place.contents()["ledger"] == [("a", 1), ("a", 2)]
 
 
-def test_depose_takes_a_frozen_leader_down(any_place: Place) -> None:
+def test_depose_ends_the_leadership_of_a_frozen_process(any_place: Place) -> None:
     any_place.credit(1)
     frozen = run_to(any_place, 1)
     frozen.send(signal.SIGSTOP)

@@ -1,0 +1,119 @@
+"""`holdfast reset`, `rewind` and `forward`: commands that move a projection's checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from holdfast.app import App
+from holdfast.cli.app_argument import takes_app
+from holdfast.cli.confirm import confirm
+from holdfast.cli.options import by_option, confirmed_change_options, json_option, yes_option
+from holdfast.cli.output import print_result
+
+FIRST_SKIP = "first-skip"
+
+
+@click.command()
+@takes_app("PROJECTION")
+@confirmed_change_options
+def reset(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) -> None:
+    """Clear a projection, to build it again from the first event.
+
+    One transaction clears its tables, its checkpoint and its queue. The journal is not touched. A
+    worker that runs the projection begins again at once.
+    """
+    tables = app.tables(projection)
+    before = _position(app, projection)
+    what = ", ".join(tables) if tables else "no table, as it has made none yet"
+    confirm(
+        f"This clears on {app.url}: {what}; and sets the checkpoint of {projection!r} from "
+        f"position {before:,} back to 0.",
+        yes=yes,
+        from_pipe=True,
+    )
+    cleared = app.reset(projection, **audit)
+    text = f"{projection} is reset; cleared: {', '.join(cleared) or 'no table'}"
+    print_result(text, as_json, projection=projection, tables=cleared, position_before=before)
+
+
+def _target(_ctx: click.Context, _param: click.Parameter, value: str) -> int | None:
+    """A position, or None for the first skipped event."""
+    if value == FIRST_SKIP:
+        return None
+    if value.isdecimal():
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither {FIRST_SKIP} nor a position.")
+
+
+@click.command()
+@takes_app("PROJECTION")
+@click.option(
+    "--to",
+    required=True,
+    callback=_target,
+    metavar="first-skip|POSITION",
+    help="Before the first skipped event, or a position: events after it are applied again.",
+)
+@confirmed_change_options
+def rewind(
+    app: App, projection: str, *, to: int | None, yes: bool, as_json: bool, **audit: Any
+) -> None:
+    """Move a projection back, so that events are applied again.
+
+    Only for a projection whose class says replayable = True, because its handlers see events a
+    second time. A worker that runs the projection goes on from there at once.
+    """
+    before = _position(app, projection)
+    where = "before the first event that was skipped" if to is None else f"to position {to}"
+    confirm(
+        f"This takes {projection!r} on {app.url} from position {before:,} back {where}; every "
+        "event after that is applied again.",
+        yes=yes,
+    )
+    position = app.rewind(projection, to=to, **audit)
+    text = f"{projection} is at position {position:,}, and goes on from there"
+    print_result(text, as_json, projection=projection, position=position, position_before=before)
+
+
+@click.command()
+@takes_app("PROJECTION")
+@click.option("--feed", required=True, metavar="NAME", help="The partition, as in orders[3].")
+@click.option(
+    "--to",
+    required=True,
+    type=click.IntRange(min=1),
+    metavar="OFFSET",
+    help="The offset to go on with. Records before it are lost.",
+)
+@by_option
+@click.option("--note", required=True, metavar="TEXT", help="Why they may be lost.")
+@yes_option
+@json_option
+def forward(
+    app: App, projection: str, *, feed: str, to: int, yes: bool, as_json: bool, **audit: Any
+) -> None:
+    """Move a projection to a later offset of a Kafka partition.
+
+    For records that are gone, such as by retention: what lies between is never applied. A worker
+    that runs the projection goes on from there at once. One that has stopped must be started
+    again.
+    """
+    before = _position(app, projection, feed=feed)
+    confirm(
+        f"This takes {projection!r} on {app.url} from offset {before:,} of {feed} to {to:,}; what "
+        "is between is lost.",
+        yes=yes,
+    )
+    app.forward(projection, to, feed=feed, **audit)
+    text = f"{projection} is at offset {to:,} of {feed}, and goes on from there"
+    places = {"feed": feed, "position": to, "position_before": before}
+    print_result(text, as_json, projection=projection, **places)
+
+
+def _position(app: App, projection: str, *, feed: str | None = None) -> int:
+    """Where a projection is, on one of its feeds or summed over all."""
+    app.tables(projection)  # Raises for an unknown name, before the question.
+    found = [status for status in app.status() if status.projection == projection]
+    return sum(status.position for status in found if feed in (None, status.feed))

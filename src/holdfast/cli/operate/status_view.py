@@ -1,0 +1,83 @@
+"""The table of projections that `holdfast status` shows, and the lines below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.cli.output import Cell, one_line, plural, shown, table_of, utc
+from holdfast.model.feed_names import JOURNAL, MESSAGES
+from holdfast.runtime.status import LastError, ProjectionStatus
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+MAX_ERROR_CHARACTERS = 200
+"""Maximum length of an error below the table."""
+
+COLOURS = {
+    "running": "green",
+    "faulted": "bold red",
+    "stopped": "yellow",
+    "paused": "yellow",
+    "never ran": "yellow",
+}
+
+
+def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> Group:
+    """A table with a row for each status; below it, pauses, waits and errors."""
+    from rich.console import Group
+    from rich.text import Text
+
+    feed = ["feed"] if any(s.feed not in (JOURNAL, MESSAGES) for s in statuses) else []
+    queued = ["queued"] if any(status.closed_lanes for status in statuses) else []
+    numbers = ("position", "behind", "lag", "events/s", *queued)
+    rows: list[tuple[Cell, ...]] = [
+        (
+            status.projection + ("" if status.projection in registered else " (not in the app)"),
+            *([status.feed] if feed else []),
+            _state(status),
+            f"{status.position:,}",
+            f"{status.lag_events:,}" if status.is_head_known else "?",
+            f"{status.lag_seconds:.1f} s",
+            f"{status.events_per_second:,.0f}" if status.state == "running" else "",
+            *([_queued(status)] if queued else []),
+            status.leader or "",
+        )
+        for status in statuses
+    ]
+    table = table_of(("projection", *feed, "state", *numbers, "leader"), rows, right=numbers)
+    return Group(table, *(Text(line, style=style) for line, style in _remarks(statuses)))
+
+
+def _state(status: ProjectionStatus) -> tuple[str, str]:
+    ran = status.epoch or status.paused_by or status.last_error
+    state = status.state if ran else "never ran"
+    return state, COLOURS[state]
+
+
+def _queued(status: ProjectionStatus) -> str:
+    if not status.closed_lanes:
+        return ""
+    return f"{status.queued_events:,} in {plural(status.closed_lanes, 'lane')}"
+
+
+def _remarks(statuses: Sequence[ProjectionStatus]) -> Iterator[tuple[str, str]]:
+    """The lines below the table, each with its colour."""
+    for status in statuses:
+        name = shown(status.projection)
+        if status.paused_at is not None:
+            why = f": {one_line(status.paused_note)}" if status.paused_note else ""
+            by = shown(status.paused_by or "")
+            yield f"  {name} is paused by {by} since {utc(status.paused_at)}{why}", "yellow"
+        if status.last_error is not None:
+            yield f"  {name} failed{_error(status.last_error)}", "red"
+        elif status.waiting_until is not None:
+            what = one_line(status.waiting_for or "")
+            yield f"  {name} waits until {utc(status.waiting_until)} for {what}", "yellow"
+
+
+def _error(error: LastError) -> str:
+    at = "" if error.position is None else f" at position {error.position:,}"
+    what = one_line(f"{error.type}: {error.message}", max_characters=MAX_ERROR_CHARACTERS)
+    return f"{at}, {utc(error.at)}: {what}"
