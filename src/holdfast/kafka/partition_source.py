@@ -11,14 +11,13 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.kafka.envelopes.usual import usual_event
 from holdfast.kafka.errors import GONE, OUT_OF_RANGE, error_of, failure
-from holdfast.kafka.record import NO_ID, Record
+from holdfast.kafka.record import NO_ID
 from holdfast.model.event import ForeignEvent
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.session import Session
@@ -42,9 +41,6 @@ while it is the client's: few at a time are gone before it does."""
 
 KEPT_EVENTS = 10_000
 """What was read is kept until it is committed, so that it can be read again; but no more of it."""
-
-UNREADABLE_HEADERS = [("holdfast-unreadable-headers", b"")]
-"""What a record has in place of headers that the client can't read."""
 
 _position = attrgetter("position")
 
@@ -222,28 +218,19 @@ class PartitionSource:
         return self._through > before
 
     def _add(self, messages: Sequence[Message]) -> None:
-        is_usual, topic, partition = self._source.is_usual, self.topic, self.partition
+        event_in, topic, partition = self._source.decoder.event_in, self.topic, self.partition
         for message in messages:
             error = message.error()
             if error is not None:
                 self._on_error(error, message)
                 continue
-            event: ForeignEvent | None = None
-            if is_usual:
-                event = usual_event(message, topic, partition)
-            if event is not None:
-                through = event.position
-                if through <= self._through:
-                    continue
-            else:
-                record = record_of(message)
-                through = record.offset + 1
-                if through <= self._through:
-                    continue
-                event = self._source.event_of(record)
+            position = message.offset() + 1  # type: ignore[operator]
+            if position <= self._through:
+                continue
+            event = event_in(message, topic, partition)
             if event is not None:
                 self._events.append(event)
-            self._through = through
+            self._through = position
             self._is_at_end = False
 
     def _on_error(self, error: KafkaError, message: Message) -> None:
@@ -288,22 +275,3 @@ class PartitionSource:
             f"partition {self.partition}: it was deleted and made again. holdfast reset "
             f"{self._projection} begins again with the new one"
         )
-
-
-def record_of(message: Message) -> Record:
-    """A record, as the client gives it."""
-    _, timestamp = message.timestamp()
-    place: Any = message
-    try:
-        headers: Any = message.headers()
-    except (SystemError, UnicodeError):
-        headers = UNREADABLE_HEADERS  # A name that is not UTF-8, which the client can't give.
-    return Record(
-        place.topic(),
-        place.partition(),
-        place.offset(),
-        timestamp if timestamp > 0 else None,
-        message.key(),
-        message.value(),
-        tuple(headers) if headers else (),
-    )

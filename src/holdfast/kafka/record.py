@@ -19,6 +19,9 @@ from holdfast.model.foreign_feed import Undecodable as Undecodable
 NO_ID = "-"
 """What a topic has, instead of an id, whose brokers give none."""
 
+RESERVED = "holdfast."
+"""Prefix of the event types that stand for records which hold no event."""
+
 MAX_VERSION = 2**63 - 1
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

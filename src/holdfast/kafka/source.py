@@ -16,19 +16,11 @@ from holdfast.kafka.envelopes.envelope import Envelope, Holdfast, of_function
 from holdfast.kafka.errors import is_secret
 from holdfast.kafka.partition_source import PartitionSource
 from holdfast.kafka.publish.dead_letters import dead_letters_sink, letter, origin_of, read_all
-from holdfast.kafka.record import (
-    Decoded,
-    KafkaEvent,
-    Record,
-    raw_event,
-    record_from_json,
-    undecodable,
-    unreadable_event,
-)
+from holdfast.kafka.record import Decoded, KafkaEvent, Record
+from holdfast.kafka.record_decoder import RecordDecoder
 from holdfast.model.definition import Definition
-from holdfast.model.event import RawEvent
 from holdfast.model.failure import WorkerLost, is_transient
-from holdfast.model.foreign_feed import NOTHING, UNDECODABLE, ForeignFeed, Undecodable
+from holdfast.model.foreign_feed import NOTHING, UNDECODABLE, ForeignFeed
 from holdfast.model.policy import Park, Policy
 from holdfast.model.projection import Projection
 from holdfast.runtime.run.foreign_source import ForeignDeadLetter
@@ -37,9 +29,6 @@ from holdfast.runtime.run.worker import RunnerContext, Worker
 MAX_PARTITIONS = 1 << 14
 MAX_TOPICS = 1 << 16
 """For numbers that no two records of dead-letter topics share, or hardly ever."""
-
-RESERVED = "holdfast."
-"""So begin the types of events that stand for records which are none."""
 
 
 class KafkaSource:
@@ -89,9 +78,8 @@ class KafkaSource:
             raise ConfigError("settings maps names of the client's settings to values")
         self.settings = dict(settings or {})
         self.envelope = _envelope(decode)
-        self.is_usual = type(self.envelope) is Holdfast and tombstones is None
-        """Whether most records are as our publisher writes them."""
         self._check()
+        self.decoder = RecordDecoder(self.envelope, contiguous=contiguous, tombstones=tombstones)
         self.clients = Clients(bootstrap, group, self.settings)
         self.clients.check()
         self.brokers = Brokers(self.clients)
@@ -107,7 +95,7 @@ class KafkaSource:
         """How a projection takes what comes from here."""
         unnumbered = {UNDECODABLE, NOTHING, *([self.tombstones] if self.tombstones else [])}
         return ForeignFeed(
-            decode=self._decode_again,
+            decode=self.decoder.event_of_kept,
             contiguous=self.contiguous,
             first_version=self.first_version,
             gap_seconds=self.gap_seconds,
@@ -167,44 +155,9 @@ class KafkaSource:
 
         return KafkaWorker(definition, wiring, self, catches_up=catches_up)
 
-    def event_of(self, record: Record) -> KafkaEvent | None:
-        """The event in a record; one that stands for it where it can't be decoded."""
-        try:
-            if record.value is None:
-                return self._tombstone(record)
-            decoded = self.envelope.decode(record)
-            if decoded is None:
-                return None
-            if str(decoded.type).startswith(RESERVED) or decoded.type == self.tombstones:
-                problem = "its type stands for records that are no events; give it another"
-                raise undecodable(record, problem)
-            return raw_event(record, decoded, contiguous=self.contiguous)
-        except Undecodable as error:
-            return unreadable_event(record, self._lane_of(record), error)
-
     def feeds(self) -> list[tuple[str, int]]:
         """All partitions there are; raises if a topic is not there, or the broker is away."""
         return [(topic, n) for topic in self.topics for n in self.brokers.partitions(topic)]
-
-    def _tombstone(self, record: Record) -> KafkaEvent | None:
-        if self.tombstones is None:
-            return None
-        stream = self._lane_of(record)
-        decoded = Decoded(stream=stream, type=self.tombstones, data="null", version=0)
-        return raw_event(record, decoded, contiguous=True)
-
-    def _lane_of(self, record: Record) -> str:
-        """The stream of a record that can't be decoded; else a lane of its own."""
-        own = f"(undecodable) {record.topic}[{record.partition}]@{record.offset}"
-        return self.envelope.stream_of(record) or own
-
-    def _decode_again(self, kept: str) -> RawEvent:
-        record = record_from_json(kept)
-        event = self.event_of(record)
-        if event is not None:
-            return event
-        nothing = Decoded(stream=self._lane_of(record), type=NOTHING, data="null", version=0)
-        return raw_event(record, nothing, contiguous=True)
 
     def _letter(
         self, record: Record, known: Collection[tuple[str, int]]
@@ -216,7 +169,7 @@ class KafkaSource:
             topic, partition, offset = origin
             there = msgspec.structs.replace(record, topic=topic, partition=partition, offset=offset)
             feed, position = feed_name(topic, partition), offset + 1
-        event = self.event_of(there)
+        event = self.decoder.event_of(there)
         if event is None:
             return None
         event = msgspec.structs.replace(event, position=_number_below_0(record))

@@ -201,4 +201,4 @@ def test_what_a_function_gives_may_be_nothing() -> None:
     def decode(record: Record) -> Decoded | None:
         return None
 
-    assert source(decode=decode).event_of(Record("t", 0, 1, None, b"a", b"{}")) is None
+    assert source(decode=decode).decoder.event_of(Record("t", 0, 1, None, b"a", b"{}")) is None

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import Message
 
-from holdfast.kafka.record import MAX_VERSION, Record, record_json
+from holdfast.kafka.record import MAX_VERSION, RESERVED, Record, record_json
 from holdfast.model.event import ForeignEvent, check_stream, check_type
 
 TYPE = "holdfast-type"
@@ -100,6 +100,6 @@ def _stream_of(key: bytes) -> str:
 
 @lru_cache(maxsize=1024)
 def _type_of(name: bytes) -> str:
-    if name.startswith(b"holdfast."):
+    if name.startswith(RESERVED.encode()):
         raise ValueError("it is not for events of others")
     return check_type(name.decode())

@@ -23,8 +23,8 @@ from confluent_kafka import (
 
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.kafka.errors import error_of, failure
-from holdfast.kafka.partition_source import record_of
 from holdfast.kafka.record import Record, record_from_json
+from holdfast.kafka.record_decoder import record_of
 from holdfast.model.event import Event
 from holdfast.model.foreign_feed import DeadEvent, DeadLetter
 from holdfast.model.projection import Projection, Tx, on
