@@ -14,9 +14,12 @@ from confluent_kafka.admin import OffsetSpec as OffsetSpec  # type: ignore[attr-
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.kafka.clients import Clients
 from holdfast.kafka.errors import GONE, error_of, failure
-from holdfast.kafka.record import NO_ID
+from holdfast.kafka.partition import Partition
 
 NOT_SUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
+
+NO_ID = "-"
+"""The id of a topic whose brokers give none."""
 
 QUERY_SECONDS = 10.0
 HEAD_SECONDS = 2.0
@@ -46,29 +49,30 @@ class Brokers:
             )
         return sorted(metadata.partitions)
 
-    def exists(self, topic: str, partition: int = 0) -> bool:
+    def exists(self, partition: Partition) -> bool:
         """Whether there is such a partition."""
+        topic, number = partition
         metadata = self._cluster(topic).topics[topic]
         if metadata.error is not None and metadata.error.code() not in GONE:
             raise failure(metadata.error, f"topic {topic!r} can't be looked at")
-        return metadata.error is None and partition in metadata.partitions
+        return metadata.error is None and number in metadata.partitions
 
-    def ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+    def ends(self, topics: Sequence[str]) -> dict[Partition, int]:
         """Where each partition of some topics ends."""
         known = [(t, n) for t in topics for n in self.partitions(t, HEAD_SECONDS)]
-        places = {TopicPartition(*place): _latest() for place in known}
-        futures = self._clients.admin().list_offsets(places, request_timeout=HEAD_SECONDS)
+        asked = {TopicPartition(*partition): _latest() for partition in known}
+        futures = self._clients.admin().list_offsets(asked, request_timeout=HEAD_SECONDS)
         try:
             return {
-                (place.topic, place.partition): future.result(HEAD_SECONDS).offset
-                for place, future in futures.items()
+                Partition(found.topic, found.partition): future.result(HEAD_SECONDS).offset
+                for found, future in futures.items()
             }
         except KafkaException as error:
             raise failure(error_of(error), "the ends of topics can't be had") from error
         except TimeoutError as error:
             raise StoreUnavailable("the ends of topics can't be had in time") from error
 
-    def ends_if_near(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+    def ends_if_near(self, topics: Sequence[str]) -> dict[Partition, int]:
         """The same for those who don't wait: after a failure it fails at once for a while."""
         if time.monotonic() < self._away_until:
             where = self._clients.bootstrap

@@ -21,7 +21,8 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, To
 
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.kafka.errors import REFUSED, error_of, failure
-from holdfast.kafka.partition_runner import PartitionRunner, Place
+from holdfast.kafka.partition import Partition
+from holdfast.kafka.partition_runner import PartitionRunner
 from holdfast.kafka.source import KafkaSource
 from holdfast.model.definition import Definition
 from holdfast.runtime.run.worker import RunnerContext, Worker
@@ -64,8 +65,8 @@ class KafkaWorker(Worker):
     ) -> None:
         super().__init__(definition, wiring, None)
         self._source, self._catches_up = source, catches_up
-        self._parts: dict[Place, PartitionRunner] = {}
-        self._reached: dict[Place, int] = {}
+        self._parts: dict[Partition, PartitionRunner] = {}
+        self._reached: dict[Partition, int] = {}
         self._look_at = 0.0
         self._failures = 0
         self._has_ended = False
@@ -99,21 +100,21 @@ class KafkaWorker(Worker):
     # Without a group
 
     def _catch_up(self) -> None:
-        places = self._source.feeds()
+        partitions = self._source.partitions()
         try:
-            for place in places:
-                self._begin(place, in_group=False)
+            for partition in partitions:
+                self._begin(partition, in_group=False)
         except BaseException:
-            self._end(places)
+            self._end(partitions)
             raise
-        for place in places:
-            self._parts[place].thread.join()
+        for partition in partitions:
+            self._parts[partition].thread.join()
         self._has_ended = True
 
     # In a group
 
     def _take_part(self) -> None:
-        self._source.feeds()  # A topic that is not there is a fault, before anything else.
+        self._source.partitions()  # A topic that is not there is a fault, before anything else.
         member = self._source.clients.member(self.group)
         try:
             member.subscribe(
@@ -165,43 +166,40 @@ class KafkaWorker(Worker):
         if error.fatal() or error.code() in REFUSED:
             raise failure(error, f"group {self.group!r} does not take this member")
 
-    def _on_assigned(self, member: Consumer, places: list[TopicPartition]) -> None:
+    def _on_assigned(self, member: Consumer, assigned: list[TopicPartition]) -> None:
         # Nothing is read by the member itself.
-        for place in places:
-            place.offset = OFFSET_END
+        for own in assigned:
+            own.offset = OFFSET_END
         if self._source.clients.is_cooperative:
-            member.incremental_assign(places)
+            member.incremental_assign(assigned)
         else:
-            member.assign(places)
-        if places:
-            member.pause(places)
-        for place in places:
+            member.assign(assigned)
+        if assigned:
+            member.pause(assigned)
+        for partition in _partitions(assigned):
             if not self._stop.is_set():
-                self._begin((place.topic, place.partition), in_group=True)
+                self._begin(partition, in_group=True)
 
-    def _on_revoked(self, member: Consumer, places: list[TopicPartition]) -> None:
-        self._end(
-            [(place.topic, place.partition) for place in places],
-            then=lambda: self._report(member, asynchronous=False),
-        )
+    def _on_revoked(self, member: Consumer, revoked: list[TopicPartition]) -> None:
+        self._end(_partitions(revoked), then=lambda: self._report(member, asynchronous=False))
         self._look_at = 0.0  # The topic may be gone.
-        if self._source.clients.is_cooperative:
-            member.incremental_unassign(places)
-        else:
-            member.unassign()
+        self._unassign(member, revoked)
 
-    def _on_lost(self, member: Consumer, places: list[TopicPartition]) -> None:
+    def _on_lost(self, member: Consumer, lost: list[TopicPartition]) -> None:
         """Others have them by now; whatever is not committed is theirs to do."""
-        self._end([(place.topic, place.partition) for place in places])
+        self._end(_partitions(lost))
+        self._unassign(member, lost)
+
+    def _unassign(self, member: Consumer, partitions: list[TopicPartition]) -> None:
         if self._source.clients.is_cooperative:
-            member.incremental_unassign(places)
+            member.incremental_unassign(partitions)
         else:
             member.unassign()
 
     def _report(self, member: Consumer, *, asynchronous: bool) -> None:
         """Moves the group's offsets along, for those who look at its lag."""
         moved = [part for part in self._parts.values() if part.position > part.reported]
-        offsets = [TopicPartition(*part.place, part.position) for part in moved]
+        offsets = [TopicPartition(*part.partition, part.position) for part in moved]
         if offsets:
             with suppress(KafkaException):
                 member.commit(offsets=offsets, asynchronous=True)
@@ -221,27 +219,28 @@ class KafkaWorker(Worker):
             except StoreUnavailable:
                 continue  # Another time.
             for part in list(self._parts.values()):
-                if part.source.topic == topic and part.source.is_other(topic_id):
+                if part.partition.topic == topic and part.source.is_other(topic_id):
                     part.source.fault = HoldfastError(
                         f"topic {topic!r} was deleted and made again while it was read, up to "
-                        f"offset {part.position} of partition {part.source.partition}; holdfast "
+                        f"offset {part.position} of partition {part.partition.number}; holdfast "
                         f"reset {self.definition.name} begins again with the new one"
                     )
 
     def _is_gone(self, topic: str) -> bool:
         """One broker may not know of it yet: a second answer counts."""
-        if self._source.brokers.exists(topic) or self._stop.wait(1.0):
+        first = Partition(topic, 0)
+        if self._source.brokers.exists(first) or self._stop.wait(1.0):
             return False
-        return not self._source.brokers.exists(topic)
+        return not self._source.brokers.exists(first)
 
     def _gone(self, topic: str) -> str:
-        reached = {**self._reached, **{p.place: p.position for p in self._parts.values()}}
-        places = [
-            f"offset {position} of partition {number}"
-            for (of, number), position in sorted(reached.items())
-            if of == topic
+        reached = {**self._reached, **{p.partition: p.position for p in self._parts.values()}}
+        offsets = [
+            f"offset {position} of partition {partition.number}"
+            for partition, position in sorted(reached.items())
+            if partition.topic == topic
         ]
-        read = f"; it was read up to {', '.join(places)}" if places else ""
+        read = f"; it was read up to {', '.join(offsets)}" if offsets else ""
         return (
             f"topic {topic!r} is gone{read}. If it is made again, it is another one: holdfast "
             f"reset {self.definition.name} begins again with that"
@@ -249,16 +248,16 @@ class KafkaWorker(Worker):
 
     # Partitions
 
-    def _begin(self, place: Place, *, in_group: bool) -> None:
+    def _begin(self, partition: Partition, *, in_group: bool) -> None:
         part = PartitionRunner(
             self.definition,
             self._wiring,
             self._source,
-            place,
+            partition,
             in_group=in_group,
             ended=self._part_ended,
         )
-        self._parts[place] = part
+        self._parts[partition] = part
         self.threads.append(part.thread)
         part.thread.start()
 
@@ -266,9 +265,11 @@ class KafkaWorker(Worker):
         """One partition's runner has ended; the others go on, whatever it has ended with."""
         self.fault = self.fault or fault
 
-    def _end(self, places: Iterable[Place], *, then: Callable[[], None] | None = None) -> None:
+    def _end(
+        self, partitions: Iterable[Partition], *, then: Callable[[], None] | None = None
+    ) -> None:
         """Lets partitions finish what they have begun; one that does not is left to its fate."""
-        ending = [self._parts[place] for place in places if place in self._parts]
+        ending = [self._parts[p] for p in partitions if p in self._parts]
         for part in ending:
             part.runner.stop()
         until = time.monotonic() + REVOKE_SECONDS
@@ -280,8 +281,8 @@ class KafkaWorker(Worker):
         if then is not None:
             then()
         for part in ending:
-            self._parts.pop(part.place, None)
-            self._reached[part.place] = part.position
+            self._parts.pop(part.partition, None)
+            self._reached[part.partition] = part.position
         self.threads[:] = [thread for thread in self.threads if thread.is_alive()]
 
     def _all_faulted(self) -> bool:
@@ -317,3 +318,7 @@ class KafkaWorker(Worker):
             session.record_fault(checkpoint, fault)
         self._has_ended = True
         self._end_with(fault)
+
+
+def _partitions(given: Iterable[TopicPartition]) -> list[Partition]:
+    return [Partition(partition.topic, partition.partition) for partition in given]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from holdfast.kafka.group_leases import GroupLeases
+from holdfast.kafka.partition import Partition
 from holdfast.kafka.partition_source import PartitionSource
-from holdfast.kafka.source import KafkaSource, feed_name
+from holdfast.kafka.source import KafkaSource
 from holdfast.model.definition import Definition
 from holdfast.runtime.run.runner import Runner
 from holdfast.runtime.run.worker import RunnerContext
@@ -16,9 +17,6 @@ from holdfast.runtime.signals import Committed, Signal, Signals, Started
 from holdfast.runtime.store.faults import Fault
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
-
-Place = tuple[str, int]
-"""A topic and the number of a partition."""
 
 
 class PartitionRunner:
@@ -32,14 +30,12 @@ class PartitionRunner:
         definition: Definition,
         wiring: RunnerContext,
         source: KafkaSource,
-        place: Place,
+        partition: Partition,
         *,
         in_group: bool,
         ended: Callable[[Fault | None], None],
     ) -> None:
-        topic, number = place
-        feed = feed_name(topic, number)
-        self.place, self.is_assigned = place, True
+        self.partition, self.is_assigned = partition, True
         self.position = self.reported = 0
         """How far it is, and how far the group knows of."""
         self._ended = ended
@@ -49,17 +45,19 @@ class PartitionRunner:
         leases = wiring.leases
         if in_group:
             leases = GroupLeases(leases, wiring.clock, is_assigned=lambda: self.is_assigned)
-        self.source = PartitionSource(
-            source, topic, number, stopping=lambda: self.runner.has_stopped
-        )
+        self.source = PartitionSource(source, partition, stopping=lambda: self.runner.has_stopped)
         self.runner = Runner(
             definition,
             replace(
-                wiring, feed=feed, open_source=self._open_source, leases=leases, signals=signals
+                wiring,
+                feed=partition.feed,
+                open_source=self._open_source,
+                leases=leases,
+                signals=signals,
             ),
             until=None if in_group else self._head(),
         )
-        name = f"holdfast {definition.name} {feed}"
+        name = f"holdfast {definition.name} {partition.feed}"
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def _head(self) -> int:

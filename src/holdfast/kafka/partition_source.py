@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.kafka.brokers import NO_ID
 from holdfast.kafka.errors import GONE, OUT_OF_RANGE, error_of, failure
-from holdfast.kafka.record import NO_ID
+from holdfast.kafka.partition import Partition
 from holdfast.model.event import ForeignEvent
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.session import Session
@@ -52,9 +53,9 @@ class PartitionSource:
     """
 
     def __init__(
-        self, source: KafkaSource, topic: str, partition: int, *, stopping: Callable[[], bool]
+        self, source: KafkaSource, partition: Partition, *, stopping: Callable[[], bool]
     ) -> None:
-        self.topic, self.partition = topic, partition
+        self.partition, self._feed = partition, partition.feed
         self._source, self._stopping = source, stopping
         self._consumer: Consumer | None = None
         self._session: Session | None = None
@@ -112,7 +113,7 @@ class PartitionSource:
         """Raises HoldfastError if the topic no longer has what comes after the checkpoint."""
         assert self._session is not None
         low, high = self._watermarks()
-        origin = self._source.brokers.topic_id(self.topic)
+        origin = self._source.brokers.topic_id(self.partition.topic)
         if self._source.start == "latest":
             # All at once, so that a partition that is added later is read from its beginning.
             self._session.begin_feeds(checkpoint.projection, self._source.ends())
@@ -125,15 +126,15 @@ class PartitionSource:
             raise self._recreated(position)
         if position < low:
             raise HoldfastError(
-                f"it comes to offset {position} of {self._name}, which begins at {low}: the "
+                f"it comes to offset {position} of {self._feed}, which begins at {low}: the "
                 f"{low - position:,} before it were deleted (retention) before they were applied. "
                 f"To go on without them: holdfast forward {checkpoint.projection} --feed "
-                f"'{self._name}' --to {low}; to begin again with what the topic has: holdfast "
+                f"'{self._feed}' --to {low}; to begin again with what the topic has: holdfast "
                 f"reset {checkpoint.projection}"
             )
         if position > high:
             raise HoldfastError(
-                f"it comes to offset {position} of {self._name}, which ends at {high}: it was cut, "
+                f"it comes to offset {position} of {self._feed}, which ends at {high}: it was cut, "
                 "or is another one. What comes there would be passed over; holdfast reset "
                 f"{checkpoint.projection} begins again"
             )
@@ -145,7 +146,7 @@ class PartitionSource:
         The client does not say when a topic is made again: it reads the new one from where it is.
         """
         if self._through > self._checked and self._origin != NO_ID:
-            if self.is_other(self._source.brokers.topic_id_now(self.topic)):
+            if self.is_other(self._source.brokers.topic_id_now(self.partition.topic)):
                 raise self._recreated(self._committed)
             self._checked = self._through
 
@@ -178,10 +179,6 @@ class PartitionSource:
         """Whether the partition has no more for now, as far as that is known."""
         return self._is_at_end
 
-    @property
-    def _name(self) -> str:
-        return f"{self.topic}[{self.partition}]"
-
     def _client(self) -> Consumer:
         if self._consumer is None:
             self._consumer = self._source.clients.reader()
@@ -193,9 +190,9 @@ class PartitionSource:
         self._from = self._through = self._read = self._checked = after
         self._is_at_end, self._failed = False, None
         try:
-            consumer.assign([TopicPartition(self.topic, self.partition, after)])
+            consumer.assign([TopicPartition(*self.partition, after)])
         except KafkaException as error:
-            raise failure(error_of(error), f"{self._name} can't be read") from error
+            raise failure(error_of(error), f"{self._feed} can't be read") from error
         self._is_assigned = True
 
     def _take(self, count: int, timeout_seconds: float) -> bool:
@@ -218,7 +215,7 @@ class PartitionSource:
         return self._through > before
 
     def _add(self, messages: Sequence[Message]) -> None:
-        event_in, topic, partition = self._source.decoder.event_in, self.topic, self.partition
+        event_in, partition = self._source.decoder.event_in, self.partition
         for message in messages:
             error = message.error()
             if error is not None:
@@ -227,7 +224,7 @@ class PartitionSource:
             position = message.offset() + 1  # type: ignore[operator]
             if position <= self._through:
                 continue
-            event = event_in(message, topic, partition)
+            event = event_in(message, partition)
             if event is not None:
                 self._events.append(event)
             self._through = position
@@ -241,37 +238,37 @@ class PartitionSource:
         elif code in OUT_OF_RANGE:
             low, high = self._watermarks()
             raise HoldfastError(
-                f"offset {self._through} of {self._name} can't be read: the broker has {low} to "
+                f"offset {self._through} of {self._feed} can't be read: the broker has {low} to "
                 f"{high}. What is missing was deleted, or the topic is another one; nothing is "
                 "passed over silently"
             )
-        elif code in GONE and not self._source.brokers.exists(self.topic, self.partition):
+        elif code in GONE and not self._source.brokers.exists(self.partition):
             raise HoldfastError(
-                f"{self._name} is gone; it was read up to offset {self._through}. If the topic is "
+                f"{self._feed} is gone; it was read up to offset {self._through}. If the topic is "
                 "made again, it is another one: reset the projection then"
             )
         else:
-            raise failure(error, f"{self._name} can't be read at offset {self._through}")
+            raise failure(error, f"{self._feed} can't be read at offset {self._through}")
 
     def _watermarks(self) -> tuple[int, int]:
-        place = TopicPartition(self.topic, self.partition)
+        asked = TopicPartition(*self.partition)
         try:
-            found = self._client().get_watermark_offsets(place, timeout=QUERY_SECONDS)
+            found = self._client().get_watermark_offsets(asked, timeout=QUERY_SECONDS)
         except KafkaException as error:
             inner = error_of(error)
-            if inner.code() in GONE and not self._source.brokers.exists(self.topic, self.partition):
+            if inner.code() in GONE and not self._source.brokers.exists(self.partition):
                 raise HoldfastError(
-                    f"{self._name} is not there; make the topic, then start again"
+                    f"{self._feed} is not there; make the topic, then start again"
                 ) from error
-            raise failure(inner, f"the offsets of {self._name} can't be had") from error
+            raise failure(inner, f"the offsets of {self._feed} can't be had") from error
         if found is None:
-            raise StoreUnavailable(f"the offsets of {self._name} can't be had in time")
+            raise StoreUnavailable(f"the offsets of {self._feed} can't be had in time")
         low, high = found
         return low, high
 
     def _recreated(self, position: int) -> HoldfastError:
         return HoldfastError(
-            f"topic {self.topic!r} is not the one that was read up to offset {position} of "
-            f"partition {self.partition}: it was deleted and made again. holdfast reset "
+            f"topic {self.partition.topic!r} is not the one that was read up to offset {position} "
+            f"of partition {self.partition.number}: it was deleted and made again. holdfast reset "
             f"{self._projection} begins again with the new one"
         )

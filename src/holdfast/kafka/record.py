@@ -16,9 +16,6 @@ from holdfast.model.event_types import plain_json
 from holdfast.model.foreign_feed import UNDECODABLE
 from holdfast.model.foreign_feed import Undecodable as Undecodable
 
-NO_ID = "-"
-"""What a topic has, instead of an id, whose brokers give none."""
-
 RESERVED = "holdfast."
 """Prefix of the event types that stand for records which hold no event."""
 

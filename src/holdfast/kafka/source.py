@@ -14,6 +14,7 @@ from holdfast.kafka.brokers import QUERY_SECONDS, Brokers
 from holdfast.kafka.clients import Clients
 from holdfast.kafka.envelopes.envelope import Envelope, Holdfast, of_function
 from holdfast.kafka.errors import is_secret
+from holdfast.kafka.partition import Partition, partition_of
 from holdfast.kafka.partition_source import PartitionSource
 from holdfast.kafka.publish.dead_letters import dead_letters_sink, letter, origin_of, read_all
 from holdfast.kafka.record import Decoded, KafkaEvent, Record
@@ -113,22 +114,22 @@ class KafkaSource:
 
     def next_event(self, feed: str, after: int) -> KafkaEvent | None:
         """The first event of a partition after a position."""
-        topic, number = self._place_of(feed)
-        part = PartitionSource(self, topic, number, stopping=lambda: False)
+        partition = partition_of(feed, self.topics)
+        reader = PartitionSource(self, partition, stopping=lambda: False)
         until = time.monotonic() + QUERY_SECONDS
         try:
-            while not (events := part.read(after, 1).events) and not part.is_at_end:
+            while not (events := reader.read(after, 1).events) and not reader.is_at_end:
                 if time.monotonic() >= until:
                     raise StoreUnavailable(f"{feed} can't be read in time")
         finally:
-            part.close()
+            reader.close()
         return events[0] if events else None  # type: ignore[return-value]
 
     def letters(self, topic: str) -> Iterator[ForeignDeadLetter]:
         """Dead events in a topic that others have written."""
-        known = set(self.feeds())
+        known = set(self.partitions())
         for number in self.brokers.partitions(topic):
-            for record in read_all(self, topic, number):
+            for record in read_all(self, Partition(topic, number)):
                 found = self._letter(record, known)
                 if found is not None:
                     yield found
@@ -136,18 +137,18 @@ class KafkaSource:
     @property
     def feed(self) -> str:
         """The name of its first feed."""
-        return feed_name(self.topics[0], 0)
+        return Partition(self.topics[0], 0).feed
 
     def heads(self) -> dict[str, int]:
         """Where each partition ends; raises StoreUnavailable if that can't be had quickly."""
         ends = self.brokers.ends_if_near(self.topics)
-        return {feed_name(*place): end for place, end in ends.items()}
+        return {partition.feed: end for partition, end in ends.items()}
 
     def ends(self) -> dict[str, tuple[str, int]]:
         """The topic's id and the end of each partition."""
         ids = {topic: self.brokers.topic_id(topic) for topic in self.topics}
         ends = self.brokers.ends(self.topics)
-        return {feed_name(*place): (ids[place[0]], end) for place, end in ends.items()}
+        return {p.feed: (ids[p.topic], end) for p, end in ends.items()}
 
     def worker(self, definition: Definition, wiring: RunnerContext, *, catches_up: bool) -> Worker:
         """What runs a projection on these topics."""
@@ -155,32 +156,24 @@ class KafkaSource:
 
         return KafkaWorker(definition, wiring, self, catches_up=catches_up)
 
-    def feeds(self) -> list[tuple[str, int]]:
+    def partitions(self) -> list[Partition]:
         """All partitions there are; raises if a topic is not there, or the broker is away."""
-        return [(topic, n) for topic in self.topics for n in self.brokers.partitions(topic)]
+        return [Partition(t, n) for t in self.topics for n in self.brokers.partitions(t)]
 
-    def _letter(
-        self, record: Record, known: Collection[tuple[str, int]]
-    ) -> ForeignDeadLetter | None:
+    def _letter(self, record: Record, known: Collection[Partition]) -> ForeignDeadLetter | None:
         """The event in a dead letter, by a number below 0: what is above is the feed's own."""
         origin, feed, position = origin_of(record), None, None
         there = record
-        if origin is not None and origin[:2] in known:
-            topic, partition, offset = origin
-            there = msgspec.structs.replace(record, topic=topic, partition=partition, offset=offset)
-            feed, position = feed_name(topic, partition), offset + 1
+        if origin is not None and origin[0] in known:
+            partition, offset = origin
+            topic, number = partition
+            there = msgspec.structs.replace(record, topic=topic, partition=number, offset=offset)
+            feed, position = partition.feed, offset + 1
         event = self.decoder.event_of(there)
         if event is None:
             return None
         event = msgspec.structs.replace(event, position=_number_below_0(record))
         return ForeignDeadLetter(feed, position, event)
-
-    def _place_of(self, feed: str) -> tuple[str, int]:
-        for topic in self.topics:
-            number = feed.removeprefix(f"{topic}[").removesuffix("]")
-            if feed == f"{topic}[{number}]" and number.isdecimal():
-                return topic, int(number)
-        raise ConfigError(f"{feed!r} is not a partition of {', '.join(self.topics)}")
 
     def _check(self) -> None:
         if not self.topics or not all(isinstance(t, str) and t for t in self.topics):
@@ -222,11 +215,6 @@ class KafkaSource:
                 "nowhere where they are; name the place (id=…), or accept duplicates with "
                 "window_events=0"
             )
-
-
-def feed_name(topic: str, partition: int) -> str:
-    """A partition's name as a feed."""
-    return f"{topic}[{partition}]"
 
 
 def _passes(error: BaseException) -> bool:

@@ -23,6 +23,7 @@ from confluent_kafka import (
 
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.kafka.errors import error_of, failure
+from holdfast.kafka.partition import Partition
 from holdfast.kafka.record import Record, record_from_json
 from holdfast.kafka.record_decoder import record_of
 from holdfast.model.event import Event
@@ -167,36 +168,37 @@ class _DeadLetters(Projection):
         raise HoldfastError(f"{what}: {error.str()} ({error.name()})")
 
 
-def origin_of(record: Record) -> tuple[str, int, int] | None:
-    """The topic, partition and offset that a dead letter was at, where its headers say so."""
+def origin_of(record: Record) -> tuple[Partition, int] | None:
+    """The partition and offset that a dead letter was at, where its headers say so."""
     for names in ORIGINS:
         values = [record.header(name) for name in names]
         if all(values):
             topic, partition, offset = (str(value, "utf-8", "replace") for value in values if value)
             if partition.isdecimal() and offset.isdecimal():
-                return topic, int(partition), int(offset)
+                return Partition(topic, int(partition)), int(offset)
     topic_, partition_, offset_ = (record.header(name) for name in SPRING)
     if topic_ and partition_ and offset_:
-        place = topic_.decode("utf-8", "replace")
-        return place, int.from_bytes(partition_, "big"), int.from_bytes(offset_, "big")
+        number = int.from_bytes(partition_, "big")
+        topic = topic_.decode("utf-8", "replace")
+        return Partition(topic, number), int.from_bytes(offset_, "big")
     return None
 
 
-def read_all(source: KafkaSource, topic: str, partition: int) -> Iterator[Record]:
+def read_all(source: KafkaSource, partition: Partition) -> Iterator[Record]:
     """The records that a partition has now, the oldest first."""
     consumer = source.clients.reader()
     try:
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        consumer.assign([TopicPartition(*partition, OFFSET_BEGINNING)])
         while True:
             message = consumer.poll(DELIVERY_SECONDS)
             if message is None:
-                raise StoreUnavailable(f"{topic}[{partition}] can't be read: no answer in time")
+                raise StoreUnavailable(f"{partition.feed} can't be read: no answer in time")
             error = message.error()
             if error is None:
                 yield record_of(message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 return
             else:
-                raise failure(error, f"{topic}[{partition}] can't be read")
+                raise failure(error, f"{partition.feed} can't be read")
     finally:
         consumer.close()
