@@ -23,7 +23,7 @@ from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.kafka.errors import REFUSED, error_of, failure
 from holdfast.kafka.partition import Partition
 from holdfast.kafka.partition_runner import PartitionRunner
-from holdfast.kafka.source import KafkaSource
+from holdfast.kafka.subscription import Subscription
 from holdfast.model.definition import Definition
 from holdfast.runtime.run.worker import RunnerContext, Worker
 from holdfast.runtime.signals import PollFailed
@@ -59,12 +59,12 @@ class KafkaWorker(Worker):
         self,
         definition: Definition,
         wiring: RunnerContext,
-        source: KafkaSource,
+        subscription: Subscription,
         *,
         catches_up: bool,
     ) -> None:
         super().__init__(definition, wiring, None)
-        self._source, self._catches_up = source, catches_up
+        self._subscription, self._catches_up = subscription, catches_up
         self._parts: dict[Partition, PartitionRunner] = {}
         self._reached: dict[Partition, int] = {}
         self._look_at = 0.0
@@ -100,7 +100,7 @@ class KafkaWorker(Worker):
     # Without a group
 
     def _catch_up(self) -> None:
-        partitions = self._source.partitions()
+        partitions = self._subscription.partitions()
         try:
             for partition in partitions:
                 self._begin(partition, in_group=False)
@@ -114,11 +114,11 @@ class KafkaWorker(Worker):
     # In a group
 
     def _take_part(self) -> None:
-        self._source.partitions()  # A topic that is not there is a fault, before anything else.
-        member = self._source.clients.member(self.group)
+        self._subscription.partitions()  # Raises if a topic is missing.
+        member = self._subscription.clients.member(self.group)
         try:
             member.subscribe(
-                list(self._source.topics),
+                list(self._subscription.topics),
                 on_assign=self._on_assigned,
                 on_revoke=self._on_revoked,
                 on_lost=self._on_lost,
@@ -141,7 +141,7 @@ class KafkaWorker(Worker):
     @property
     def group(self) -> str:
         """The group's name: the members of one run the same projection."""
-        return f"{self._source.group}.{self.definition.name}"
+        return f"{self._subscription.group}.{self.definition.name}"
 
     def _follow(self, member: Consumer) -> None:
         report_at = 0.0
@@ -170,7 +170,7 @@ class KafkaWorker(Worker):
         # Nothing is read by the member itself.
         for own in assigned:
             own.offset = OFFSET_END
-        if self._source.clients.is_cooperative:
+        if self._subscription.clients.is_cooperative:
             member.incremental_assign(assigned)
         else:
             member.assign(assigned)
@@ -191,7 +191,7 @@ class KafkaWorker(Worker):
         self._unassign(member, lost)
 
     def _unassign(self, member: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._source.clients.is_cooperative:
+        if self._subscription.clients.is_cooperative:
             member.incremental_unassign(partitions)
         else:
             member.unassign()
@@ -211,11 +211,11 @@ class KafkaWorker(Worker):
 
     def _look_at_topics(self) -> None:
         """A topic that is gone, or was made again, is a fault even where nothing is read."""
-        for topic in self._source.topics:
+        for topic in self._subscription.topics:
             try:
                 if self._is_gone(topic):
                     raise HoldfastError(self._gone(topic))
-                topic_id = self._source.brokers.topic_id(topic)
+                topic_id = self._subscription.brokers.topic_id(topic)
             except StoreUnavailable:
                 continue  # Another time.
             for part in list(self._parts.values()):
@@ -229,9 +229,9 @@ class KafkaWorker(Worker):
     def _is_gone(self, topic: str) -> bool:
         """One broker may not know of it yet: a second answer counts."""
         first = Partition(topic, 0)
-        if self._source.brokers.exists(first) or self._stop.wait(1.0):
+        if self._subscription.brokers.exists(first) or self._stop.wait(1.0):
             return False
-        return not self._source.brokers.exists(first)
+        return not self._subscription.brokers.exists(first)
 
     def _gone(self, topic: str) -> str:
         reached = {**self._reached, **{p.partition: p.position for p in self._parts.values()}}
@@ -252,7 +252,7 @@ class KafkaWorker(Worker):
         part = PartitionRunner(
             self.definition,
             self._wiring,
-            self._source,
+            self._subscription,
             partition,
             in_group=in_group,
             ended=self._part_ended,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from holdfast.kafka.group_leases import GroupLeases
 from holdfast.kafka.partition import Partition
 from holdfast.kafka.partition_source import PartitionSource
-from holdfast.kafka.source import KafkaSource
+from holdfast.kafka.subscription import Subscription
 from holdfast.model.definition import Definition
 from holdfast.runtime.run.runner import Runner
 from holdfast.runtime.run.worker import RunnerContext
@@ -29,7 +29,7 @@ class PartitionRunner:
         self,
         definition: Definition,
         wiring: RunnerContext,
-        source: KafkaSource,
+        subscription: Subscription,
         partition: Partition,
         *,
         in_group: bool,
@@ -45,7 +45,9 @@ class PartitionRunner:
         leases = wiring.leases
         if in_group:
             leases = GroupLeases(leases, wiring.clock, is_assigned=lambda: self.is_assigned)
-        self.source = PartitionSource(source, partition, stopping=lambda: self.runner.has_stopped)
+        self.source = PartitionSource(
+            subscription, partition, stopping=lambda: self.runner.has_stopped
+        )
         self.runner = Runner(
             definition,
             replace(

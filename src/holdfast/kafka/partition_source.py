@@ -11,7 +11,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -19,13 +18,11 @@ from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.kafka.brokers import NO_ID
 from holdfast.kafka.errors import GONE, OUT_OF_RANGE, error_of, failure
 from holdfast.kafka.partition import Partition
+from holdfast.kafka.subscription import Subscription
 from holdfast.model.event import ForeignEvent
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Chunk
-
-if TYPE_CHECKING:
-    from holdfast.kafka.source import KafkaSource
 
 QUERY_SECONDS = 10.0
 """How long a broker may take to answer."""
@@ -53,10 +50,10 @@ class PartitionSource:
     """
 
     def __init__(
-        self, source: KafkaSource, partition: Partition, *, stopping: Callable[[], bool]
+        self, subscription: Subscription, partition: Partition, *, stopping: Callable[[], bool]
     ) -> None:
         self.partition, self._feed = partition, partition.feed
-        self._source, self._stopping = source, stopping
+        self._subscription, self._stopping = subscription, stopping
         self._consumer: Consumer | None = None
         self._session: Session | None = None
         self._events: list[ForeignEvent] = []
@@ -113,10 +110,10 @@ class PartitionSource:
         """Raises HoldfastError if the topic no longer has what comes after the checkpoint."""
         assert self._session is not None
         low, high = self._watermarks()
-        origin = self._source.brokers.topic_id(self.partition.topic)
-        if self._source.start == "latest":
+        origin = self._subscription.brokers.topic_id(self.partition.topic)
+        if self._subscription.start == "latest":
             # All at once, so that a partition that is added later is read from its beginning.
-            self._session.begin_feeds(checkpoint.projection, self._source.ends())
+            self._session.begin_feeds(checkpoint.projection, self._subscription.ends())
             checkpoint = self._session.open_checkpoint(checkpoint.projection, checkpoint.feed)
         known, checkpoint = self._session.begin_feed(checkpoint, origin, low)
         self._projection = checkpoint.projection
@@ -146,7 +143,7 @@ class PartitionSource:
         The client does not say when a topic is made again: it reads the new one from where it is.
         """
         if self._through > self._checked and self._origin != NO_ID:
-            if self.is_other(self._source.brokers.topic_id_now(self.partition.topic)):
+            if self.is_other(self._subscription.brokers.topic_id_now(self.partition.topic)):
                 raise self._recreated(self._committed)
             self._checked = self._through
 
@@ -181,7 +178,7 @@ class PartitionSource:
 
     def _client(self) -> Consumer:
         if self._consumer is None:
-            self._consumer = self._source.clients.reader()
+            self._consumer = self._subscription.clients.reader()
         return self._consumer
 
     def _assign(self, after: int) -> None:
@@ -215,7 +212,7 @@ class PartitionSource:
         return self._through > before
 
     def _add(self, messages: Sequence[Message]) -> None:
-        event_in, partition = self._source.decoder.event_in, self.partition
+        event_in, partition = self._subscription.decoder.event_in, self.partition
         for message in messages:
             error = message.error()
             if error is not None:
@@ -242,7 +239,7 @@ class PartitionSource:
                 f"{high}. What is missing was deleted, or the topic is another one; nothing is "
                 "passed over silently"
             )
-        elif code in GONE and not self._source.brokers.exists(self.partition):
+        elif code in GONE and not self._subscription.brokers.exists(self.partition):
             raise HoldfastError(
                 f"{self._feed} is gone; it was read up to offset {self._through}. If the topic is "
                 "made again, it is another one: reset the projection then"
@@ -256,7 +253,7 @@ class PartitionSource:
             found = self._client().get_watermark_offsets(asked, timeout=QUERY_SECONDS)
         except KafkaException as error:
             inner = error_of(error)
-            if inner.code() in GONE and not self._source.brokers.exists(self.partition):
+            if inner.code() in GONE and not self._subscription.brokers.exists(self.partition):
                 raise HoldfastError(
                     f"{self._feed} is not there; make the topic, then start again"
                 ) from error

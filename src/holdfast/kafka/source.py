@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
-
-import msgspec
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.kafka.brokers import QUERY_SECONDS, Brokers
 from holdfast.kafka.clients import Clients
+from holdfast.kafka.dead_letter_reader import read_dead_letters
 from holdfast.kafka.envelopes.envelope import Envelope, Holdfast, of_function
 from holdfast.kafka.errors import is_secret
+from holdfast.kafka.group_worker import KafkaWorker
 from holdfast.kafka.partition import Partition, partition_of
 from holdfast.kafka.partition_source import PartitionSource
-from holdfast.kafka.publish.dead_letters import dead_letters_sink, letter, origin_of, read_all
+from holdfast.kafka.publish.dead_letters import dead_letters_sink, letter
 from holdfast.kafka.record import Decoded, KafkaEvent, Record
 from holdfast.kafka.record_decoder import RecordDecoder
+from holdfast.kafka.subscription import Start, Subscription
 from holdfast.model.definition import Definition
 from holdfast.model.failure import WorkerLost, is_transient
 from holdfast.model.foreign_feed import NOTHING, UNDECODABLE, ForeignFeed
@@ -26,10 +26,6 @@ from holdfast.model.policy import Park, Policy
 from holdfast.model.projection import Projection
 from holdfast.runtime.run.foreign_source import ForeignDeadLetter
 from holdfast.runtime.run.worker import RunnerContext, Worker
-
-MAX_PARTITIONS = 1 << 14
-MAX_TOPICS = 1 << 16
-"""For numbers that no two records of dead-letter topics share, or hardly ever."""
 
 
 class KafkaSource:
@@ -67,7 +63,7 @@ class KafkaSource:
         window_events: int = 10_000,
         tombstones: str | None = None,
         dead_letters: str | None = None,
-        start: Literal["earliest", "latest"] = "earliest",
+        start: Start = "earliest",
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.topics = (topics,) if isinstance(topics, str) else tuple(topics)
@@ -80,10 +76,16 @@ class KafkaSource:
         self.settings = dict(settings or {})
         self.envelope = _envelope(decode)
         self._check()
-        self.decoder = RecordDecoder(self.envelope, contiguous=contiguous, tombstones=tombstones)
-        self.clients = Clients(bootstrap, group, self.settings)
-        self.clients.check()
-        self.brokers = Brokers(self.clients)
+        clients = Clients(bootstrap, group, self.settings)
+        clients.check()
+        self._subscription = Subscription(
+            topics=self.topics,
+            group=group,
+            start=start,
+            clients=clients,
+            brokers=Brokers(clients),
+            decoder=RecordDecoder(self.envelope, contiguous=contiguous, tombstones=tombstones),
+        )
 
     def __repr__(self) -> str:
         shown = {n: "…" if is_secret(n) else v for n, v in self.settings.items()}
@@ -96,7 +98,7 @@ class KafkaSource:
         """How a projection takes what comes from here."""
         unnumbered = {UNDECODABLE, NOTHING, *([self.tombstones] if self.tombstones else [])}
         return ForeignFeed(
-            decode=self.decoder.event_of_kept,
+            decode=self._subscription.decoder.event_of_kept,
             contiguous=self.contiguous,
             first_version=self.first_version,
             gap_seconds=self.gap_seconds,
@@ -110,12 +112,13 @@ class KafkaSource:
         if self.dead_letters is None:
             return None
         policy = Policy.classify(transient=_passes, otherwise=Park())
-        return dead_letters_sink(self, projection), policy
+        sink = dead_letters_sink(self._subscription.clients, self.dead_letters, projection)
+        return sink, policy
 
     def next_event(self, feed: str, after: int) -> KafkaEvent | None:
         """The first event of a partition after a position."""
         partition = partition_of(feed, self.topics)
-        reader = PartitionSource(self, partition, stopping=lambda: False)
+        reader = PartitionSource(self._subscription, partition, stopping=lambda: False)
         until = time.monotonic() + QUERY_SECONDS
         try:
             while not (events := reader.read(after, 1).events) and not reader.is_at_end:
@@ -127,12 +130,7 @@ class KafkaSource:
 
     def letters(self, topic: str) -> Iterator[ForeignDeadLetter]:
         """Dead events in a topic that others have written."""
-        known = set(self.partitions())
-        for number in self.brokers.partitions(topic):
-            for record in read_all(self, Partition(topic, number)):
-                found = self._letter(record, known)
-                if found is not None:
-                    yield found
+        return read_dead_letters(self._subscription, topic)
 
     @property
     def feed(self) -> str:
@@ -141,39 +139,12 @@ class KafkaSource:
 
     def heads(self) -> dict[str, int]:
         """Where each partition ends; raises StoreUnavailable if that can't be had quickly."""
-        ends = self.brokers.ends_if_near(self.topics)
+        ends = self._subscription.brokers.ends_if_near(self.topics)
         return {partition.feed: end for partition, end in ends.items()}
-
-    def ends(self) -> dict[str, tuple[str, int]]:
-        """The topic's id and the end of each partition."""
-        ids = {topic: self.brokers.topic_id(topic) for topic in self.topics}
-        ends = self.brokers.ends(self.topics)
-        return {p.feed: (ids[p.topic], end) for p, end in ends.items()}
 
     def worker(self, definition: Definition, wiring: RunnerContext, *, catches_up: bool) -> Worker:
         """What runs a projection on these topics."""
-        from holdfast.kafka.group_worker import KafkaWorker
-
-        return KafkaWorker(definition, wiring, self, catches_up=catches_up)
-
-    def partitions(self) -> list[Partition]:
-        """All partitions there are; raises if a topic is not there, or the broker is away."""
-        return [Partition(t, n) for t in self.topics for n in self.brokers.partitions(t)]
-
-    def _letter(self, record: Record, known: Collection[Partition]) -> ForeignDeadLetter | None:
-        """The event in a dead letter, by a number below 0: what is above is the feed's own."""
-        origin, feed, position = origin_of(record), None, None
-        there = record
-        if origin is not None and origin[0] in known:
-            partition, offset = origin
-            topic, number = partition
-            there = msgspec.structs.replace(record, topic=topic, partition=number, offset=offset)
-            feed, position = partition.feed, offset + 1
-        event = self.decoder.event_of(there)
-        if event is None:
-            return None
-        event = msgspec.structs.replace(event, position=_number_below_0(record))
-        return ForeignDeadLetter(feed, position, event)
+        return KafkaWorker(definition, wiring, self._subscription, catches_up=catches_up)
 
     def _check(self) -> None:
         if not self.topics or not all(isinstance(t, str) and t for t in self.topics):
@@ -220,12 +191,6 @@ class KafkaSource:
 def _passes(error: BaseException) -> bool:
     """Whether a letter is written again: nobody has died of one."""
     return isinstance(error, WorkerLost) or is_transient(error)
-
-
-def _number_below_0(record: Record) -> int:
-    """A position for a record that was never in one of our feeds, by where it is."""
-    topic = zlib.crc32(record.topic.encode()) % MAX_TOPICS
-    return -((record.offset * MAX_PARTITIONS + record.partition) * MAX_TOPICS + topic + 1)
 
 
 def _envelope(decode: Envelope | Callable[[Record], Decoded | None] | None) -> Envelope:

@@ -85,7 +85,7 @@ def test_secrets_are_not_shown() -> None:
     secret = source(settings=SASL)
     assert SECRET not in repr(secret)
     assert "sasl.mechanisms" in repr(secret)
-    assert SECRET not in secret.clients.shown(f"no such password: {SECRET}")
+    assert SECRET not in secret._subscription.clients.shown(f"no such password: {SECRET}")
 
 
 def test_an_error_of_the_client_shows_no_secret() -> None:
@@ -201,4 +201,7 @@ def test_what_a_function_gives_may_be_nothing() -> None:
     def decode(record: Record) -> Decoded | None:
         return None
 
-    assert source(decode=decode).decoder.event_of(Record("t", 0, 1, None, b"a", b"{}")) is None
+    assert (
+        source(decode=decode)._subscription.decoder.event_of(Record("t", 0, 1, None, b"a", b"{}"))
+        is None
+    )

@@ -7,46 +7,25 @@ delivers it: so it is there exactly if the event is dead, and arrives at least o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import msgspec
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.kafka.errors import error_of, failure
-from holdfast.kafka.partition import Partition
+from holdfast.errors import HoldfastError
+from holdfast.kafka.clients import Clients
+from holdfast.kafka.errors import error_of
 from holdfast.kafka.record import Record, record_from_json
-from holdfast.kafka.record_decoder import record_of
 from holdfast.model.event import Event
 from holdfast.model.foreign_feed import DeadEvent, DeadLetter
 from holdfast.model.projection import Projection, Tx, on
-
-if TYPE_CHECKING:
-    from holdfast.kafka.source import KafkaSource
 
 PREFIX = "holdfast-dead-"
 """So begin the headers that tell of an event's death. Those that it had are kept."""
 
 DELIVERY_SECONDS = 30.0
 """How long the brokers may take for one letter."""
-
-ORIGINS = (
-    (f"{PREFIX}topic", f"{PREFIX}partition", f"{PREFIX}offset"),
-    ("__connect.errors.topic", "__connect.errors.partition", "__connect.errors.offset"),
-)
-"""Headers, in text, that say where a record was before: ours, and Kafka Connect's."""
-
-SPRING = ("kafka_dlt-original-topic", "kafka_dlt-original-partition", "kafka_dlt-original-offset")
-"""Spring's, whose numbers are bytes, the highest first."""
 
 LOCAL = frozenset(
     (
@@ -85,8 +64,8 @@ def letter(death: DeadEvent) -> DeadLetter:
     )
 
 
-def dead_letters_sink(source: KafkaSource, projection: str) -> type[Projection]:
-    """The sink that writes a projection's dead events to its source's dead-letter topic."""
+def dead_letters_sink(clients: Clients, topic: str, projection: str) -> type[Projection]:
+    """The sink that writes a projection's dead events to a dead-letter topic."""
 
     class DeadLetters(_DeadLetters):
         """Writes dead events to a topic, as they came, with headers that say why."""
@@ -95,13 +74,15 @@ def dead_letters_sink(source: KafkaSource, projection: str) -> type[Projection]:
         def died(self, event: Event[Any], tx: Tx) -> None:  # noqa: ARG002
             self.write(msgspec.convert(event.data, _Data))
 
-    DeadLetters.source, DeadLetters.projection = source, projection
+    DeadLetters.clients, DeadLetters.topic = clients, topic
+    DeadLetters.projection = projection
     return DeadLetters
 
 
 class _DeadLetters(Projection):
     calls_out: ClassVar[bool] = True
-    source: ClassVar[KafkaSource]
+    clients: ClassVar[Clients]
+    topic: ClassVar[str]
     projection: ClassVar[str]
 
     def __init__(self) -> None:
@@ -116,11 +97,9 @@ class _DeadLetters(Projection):
             result.append(error)
 
         producer = self._producer()
-        topic = self.source.dead_letters
-        assert topic is not None
         try:
             producer.produce(
-                topic,
+                self.topic,
                 key=record.key,
                 value=record.value,
                 headers=[*record.headers, *self._headers(record, data)],
@@ -154,11 +133,11 @@ class _DeadLetters(Projection):
         # One a process: the client does not survive a fork.
         found = self._producers.get(os.getpid())
         if found is None:
-            found = self._producers[os.getpid()] = self.source.clients.producer()
+            found = self._producers[os.getpid()] = self.clients.producer()
         return found
 
     def _failed(self, error: KafkaError | None) -> None:
-        what = f"a dead letter can't be written to {self.source.dead_letters!r}"
+        what = f"a dead letter can't be written to {self.topic!r}"
         if error is not None and error.fatal():
             self._producers.clear()
         if error is None or error.retriable() or error.fatal() or error.code() in LOCAL:
@@ -166,39 +145,3 @@ class _DeadLetters(Projection):
             why = "no answer in time" if error is None else error.str()
             raise ConnectionError(f"{what}: {why}")
         raise HoldfastError(f"{what}: {error.str()} ({error.name()})")
-
-
-def origin_of(record: Record) -> tuple[Partition, int] | None:
-    """The partition and offset that a dead letter was at, where its headers say so."""
-    for names in ORIGINS:
-        values = [record.header(name) for name in names]
-        if all(values):
-            topic, partition, offset = (str(value, "utf-8", "replace") for value in values if value)
-            if partition.isdecimal() and offset.isdecimal():
-                return Partition(topic, int(partition)), int(offset)
-    topic_, partition_, offset_ = (record.header(name) for name in SPRING)
-    if topic_ and partition_ and offset_:
-        number = int.from_bytes(partition_, "big")
-        topic = topic_.decode("utf-8", "replace")
-        return Partition(topic, number), int.from_bytes(offset_, "big")
-    return None
-
-
-def read_all(source: KafkaSource, partition: Partition) -> Iterator[Record]:
-    """The records that a partition has now, the oldest first."""
-    consumer = source.clients.reader()
-    try:
-        consumer.assign([TopicPartition(*partition, OFFSET_BEGINNING)])
-        while True:
-            message = consumer.poll(DELIVERY_SECONDS)
-            if message is None:
-                raise StoreUnavailable(f"{partition.feed} can't be read: no answer in time")
-            error = message.error()
-            if error is None:
-                yield record_of(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return
-            else:
-                raise failure(error, f"{partition.feed} can't be read")
-    finally:
-        consumer.close()
