@@ -8,7 +8,11 @@ from holdfast.model.foreign_feed import Undecodable, VersionGap
 if find_spec("confluent_kafka") is None:
     raise ConfigError("Kafka needs confluent-kafka: pip install 'holdfast[kafka]'")
 
-from holdfast.kafka.envelopes.envelope import CloudEvents, Debezium, Envelope, Holdfast, Json
+from holdfast.kafka.envelopes.cloudevents import CloudEvents
+from holdfast.kafka.envelopes.debezium import Debezium
+from holdfast.kafka.envelopes.envelope import Envelope
+from holdfast.kafka.envelopes.holdfast import Holdfast
+from holdfast.kafka.envelopes.json import Json
 from holdfast.kafka.publish.gapless_producer import RecordRefused
 from holdfast.kafka.publish.publisher import KafkaPublisher
 from holdfast.kafka.record import Decoded, Record

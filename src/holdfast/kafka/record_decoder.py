@@ -6,8 +6,8 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from holdfast.kafka.envelopes.envelope import Envelope, Holdfast
-from holdfast.kafka.envelopes.usual import usual_event
+from holdfast.kafka.envelopes.envelope import Envelope
+from holdfast.kafka.envelopes.holdfast import Holdfast, published_event
 from holdfast.kafka.partition import Partition
 from holdfast.kafka.record import (
     RESERVED,
@@ -40,7 +40,7 @@ class RecordDecoder:
     def event_in(self, message: Message, partition: Partition) -> ForeignEvent | None:
         """The event in a message of this partition; None where there is nothing to apply."""
         if self._has_fast_path:
-            event = usual_event(message, *partition)
+            event = published_event(message, *partition)
             if event is not None:
                 return event
         return self.event_of(record_of(message))

@@ -10,7 +10,8 @@ from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.kafka.brokers import QUERY_SECONDS, Brokers
 from holdfast.kafka.clients import Clients
 from holdfast.kafka.dead_letter_reader import read_dead_letters
-from holdfast.kafka.envelopes.envelope import Envelope, Holdfast, of_function
+from holdfast.kafka.envelopes.envelope import Envelope, of_function
+from holdfast.kafka.envelopes.holdfast import Holdfast
 from holdfast.kafka.errors import is_secret
 from holdfast.kafka.group_worker import KafkaWorker
 from holdfast.kafka.partition import Partition, partition_of

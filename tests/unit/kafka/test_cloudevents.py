@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import ConfigError
-from holdfast.kafka.envelopes.envelope import CloudEvents
+from holdfast.kafka.envelopes.cloudevents import CloudEvents
 from holdfast.kafka.record import Record
 from tests.support.kafka_envelopes import (
     SECRET,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import ConfigError, EventTypes
-from holdfast.kafka.envelopes.envelope import Debezium
+from holdfast.kafka.envelopes.debezium import Debezium
 from holdfast.kafka.record import Record
 from tests.support.kafka_envelopes import (
     SECRET,

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import ConfigError, PayloadError
-from holdfast.kafka.envelopes.envelope import Holdfast, Json, of_function
+from holdfast.kafka.envelopes.envelope import of_function
+from holdfast.kafka.envelopes.holdfast import Holdfast
+from holdfast.kafka.envelopes.json import Json
 from holdfast.kafka.record import Decoded, Record, undecodable
 from holdfast.model.event import RawEvent
 from tests.support.kafka_envelopes import SECRET, TIME_MS, event_of, record, refused, survives

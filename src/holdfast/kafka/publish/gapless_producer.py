@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from holdfast.errors import ConfigError, HoldfastError, StoreUnavailable
-from holdfast.kafka.envelopes.envelope import Holdfast
+from holdfast.kafka.envelopes.holdfast import Holdfast
 from holdfast.kafka.errors import error_of, failure
 from holdfast.model.event import RawEvent
 from holdfast.runtime.engines.engine import BatchRefused, EventFailed
