@@ -1,4 +1,4 @@
-"""Envelope: how the events of a topic lie in its records."""
+"""Envelope: how the events of a topic are written in its records; and a function as an envelope."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.model.foreign_feed import Undecodable
 class Envelope(Protocol):
     """How the events of a topic are written.
 
-    It is never given a tombstone, a record without a value: what that means is for the source.
+    It never gets a tombstone, a record without a value: the source decides what that means.
     """
 
     @property
@@ -33,15 +33,15 @@ class Envelope(Protocol):
         ...
 
     def stream_of(self, record: Record) -> str | None:
-        """The stream, where it can be told though the rest can't be read.
+        """The stream, where it can be read though the rest can't; never raises.
 
-        Never raises: this is the lane in which an undecodable record waits for somebody.
+        It is the lane in which an undecodable record is parked.
         """
         ...
 
 
 class _Function:
-    """An envelope that is a function of the user's."""
+    """An envelope that calls a user's function."""
 
     has_versions = True
     has_ids = True
@@ -55,7 +55,7 @@ class _Function:
         except Undecodable:
             raise
         except Exception as error:
-            # Not its text, which may quote the payload: it is there as the cause.
+            # The error's text may quote the payload, so it is only the cause.
             raise undecodable(
                 record, f"the decode function raised {type(error).__name__}"
             ) from error
@@ -68,15 +68,16 @@ class _Function:
         return decoded
 
     def stream_of(self, record: Record) -> str | None:
-        """The key: what the function would say is not known, as it has failed."""
+        """The key: the function has failed, so its stream is unknown."""
         return first_stream(record, key_text)
 
 
 def of_function(function: Callable[[Record], Decoded | None]) -> Envelope:
-    """An envelope that decodes with a function of your own.
+    """An envelope that decodes with a user's function.
 
-    It gets a Record, and gives a Decoded, or None where there is nothing to apply. Whatever it
-    raises makes the record undecodable. Whether it gives versions and ids shows record by record.
+    The function gets a Record, and returns a Decoded, or None where there is nothing to apply. Any
+    error that it raises makes the record undecodable. Each record shows whether it has a version
+    and an id.
     """
     if not callable(function):
         raise ConfigError(f"{function!r} can't be called; give a function that takes a Record")
