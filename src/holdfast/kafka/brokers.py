@@ -13,7 +13,7 @@ from confluent_kafka.admin import OffsetSpec as OffsetSpec  # type: ignore[attr-
 
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.kafka.clients import Clients
-from holdfast.kafka.errors import GONE, error_of, failure
+from holdfast.kafka.errors import UNKNOWN_PARTITION, error_of, failure
 from holdfast.kafka.partition import Partition
 
 NOT_SUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
@@ -53,7 +53,7 @@ class Brokers:
         """Whether there is such a partition."""
         topic, number = partition
         metadata = self._cluster(topic).topics[topic]
-        if metadata.error is not None and metadata.error.code() not in GONE:
+        if metadata.error is not None and metadata.error.code() not in UNKNOWN_PARTITION:
             raise failure(metadata.error, f"topic {topic!r} can't be looked at")
         return metadata.error is None and number in metadata.partitions
 

@@ -20,7 +20,7 @@ from datetime import timedelta
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.kafka.errors import REFUSED, error_of, failure
+from holdfast.kafka.errors import PERMANENT, error_of, failure
 from holdfast.kafka.partition import Partition
 from holdfast.kafka.partition_runner import PartitionRunner
 from holdfast.kafka.subscription import Subscription
@@ -163,7 +163,7 @@ class KafkaWorker(Worker):
 
     def _hear(self, error: KafkaError) -> None:
         """What the group says to its member, beside assignments."""
-        if error.fatal() or error.code() in REFUSED:
+        if error.fatal() or error.code() in PERMANENT:
             raise failure(error, f"group {self.group!r} does not take this member")
 
     def _on_assigned(self, member: Consumer, assigned: list[TopicPartition]) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.kafka.brokers import NO_ID
-from holdfast.kafka.errors import GONE, OUT_OF_RANGE, error_of, failure
+from holdfast.kafka.errors import OUT_OF_RANGE, UNKNOWN_PARTITION, error_of, failure
 from holdfast.kafka.partition import Partition
 from holdfast.kafka.subscription import Subscription
 from holdfast.model.event import ForeignEvent
@@ -239,7 +239,7 @@ class PartitionSource:
                 f"{high}. What is missing was deleted, or the topic is another one; nothing is "
                 "passed over silently"
             )
-        elif code in GONE and not self._subscription.brokers.exists(self.partition):
+        elif code in UNKNOWN_PARTITION and not self._subscription.brokers.exists(self.partition):
             raise HoldfastError(
                 f"{self._feed} is gone; it was read up to offset {self._through}. If the topic is "
                 "made again, it is another one: reset the projection then"
@@ -253,7 +253,9 @@ class PartitionSource:
             found = self._client().get_watermark_offsets(asked, timeout=QUERY_SECONDS)
         except KafkaException as error:
             inner = error_of(error)
-            if inner.code() in GONE and not self._subscription.brokers.exists(self.partition):
+            if inner.code() in UNKNOWN_PARTITION and not self._subscription.brokers.exists(
+                self.partition
+            ):
                 raise HoldfastError(
                     f"{self._feed} is not there; make the topic, then start again"
                 ) from error

@@ -85,7 +85,7 @@ def test_secrets_are_not_shown() -> None:
     secret = source(settings=SASL)
     assert SECRET not in repr(secret)
     assert "sasl.mechanisms" in repr(secret)
-    assert SECRET not in secret._subscription.clients.shown(f"no such password: {SECRET}")
+    assert SECRET not in secret._subscription.clients.masked(f"no such password: {SECRET}")
 
 
 def test_an_error_of_the_client_shows_no_secret() -> None:
