@@ -1,4 +1,4 @@
-"""KafkaSource: the topics that a projection reads, and how."""
+"""KafkaSource: the topics of Kafka that a projection reads, with all its settings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from holdfast.kafka.errors import is_secret
 from holdfast.kafka.group_worker import KafkaWorker
 from holdfast.kafka.partition import Partition, partition_of
 from holdfast.kafka.partition_source import PartitionSource
-from holdfast.kafka.publish.dead_letters import dead_letters_sink, letter
-from holdfast.kafka.record import Decoded, KafkaEvent, Record
+from holdfast.kafka.publish.dead_letters import dead_letter, dead_letters_sink
+from holdfast.kafka.record import Decoded, Record
 from holdfast.kafka.record_decoder import RecordDecoder
 from holdfast.kafka.subscription import Start, Subscription
 from holdfast.model.definition import Definition
+from holdfast.model.event import RawEvent
 from holdfast.model.failure import WorkerLost, is_transient
 from holdfast.model.foreign_feed import NOTHING, UNDECODABLE, ForeignFeed
 from holdfast.model.policy import Park, Policy
@@ -32,23 +33,23 @@ from holdfast.runtime.run.worker import RunnerContext, Worker
 class KafkaSource:
     """Topics of Kafka as the source of projections: `@app.projection(source=KafkaSource(…))`.
 
-    `topics` is a name or several; each partition is a feed. `bootstrap` is HOST:PORT, or several
-    with commas. The group `GROUP.PROJECTION` spreads partitions over the processes that run the
-    projection; it has no other say: offsets are kept with the rows.
+    `topics` is one name or several; each partition is a feed. `bootstrap` is HOST:PORT, or several
+    with commas. The consumer group `GROUP.PROJECTION` only assigns partitions to the processes that
+    run the projection; the offsets are in the database, with the rows.
 
-    `decode` says how an event lies in a record: an envelope, or a function from a Record to a
-    Decoded (None: nothing to apply). What can't be decoded is parked, as it came.
+    `decode` is an envelope, or a function from a Record to a Decoded (None: nothing to apply). A
+    record that can't be decoded is parked, and nothing of it is lost.
 
-    `contiguous`: each stream's versions count without a gap, beginning with `first_version` (None:
-    with whatever comes first). What was here before changes nothing; what comes too early waits
-    `gap_seconds` for those before it, then it is an error, VersionGap. Where nobody counts, say
-    `contiguous=False`: then the ids of the last `window_events` of each partition tell what was
-    here before.
+    `contiguous`: the versions of each stream count without a gap, from `first_version` (None: from
+    the first version that comes). A version that came before is a duplicate, and changes nothing.
+    An event that comes too early waits `gap_seconds` for those before it; then it fails with
+    VersionGap. With `contiguous=False`, for producers that count no versions, the ids of the last
+    `window_events` of each partition tell duplicates.
 
-    A record without a value, a tombstone, is passed over; with `tombstones`, it is an event of that
-    type, outside of the versions. `dead_letters` is a topic that dead events are also written to.
-    `start` is where a projection begins that has never run: with the `earliest` record that the
-    topic has, or the `latest`. `settings` are for the client itself (TLS, SASL, limits).
+    A tombstone, a record without a value, is passed over; with `tombstones`, it is an event of that
+    type, outside of the versions. `dead_letters` is a topic to which dead events are copied.
+    `start` is where a new projection begins: with the `earliest` record of the topic, or after the
+    `latest`. `settings` are for the client itself (TLS, SASL, limits).
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class KafkaSource:
         if not isinstance(settings, Mapping | None):
             raise ConfigError("settings maps names of the client's settings to values")
         self.settings = dict(settings or {})
-        self.envelope = _envelope(decode)
+        self.envelope = _envelope_of(decode)
         self._check()
         clients = Clients(bootstrap, group, self.settings)
         clients.check()
@@ -96,7 +97,7 @@ class KafkaSource:
         )
 
     def intake(self) -> ForeignFeed:
-        """How a projection takes what comes from here."""
+        """How a projection takes the events of this source."""
         unnumbered = {UNDECODABLE, NOTHING, *([self.tombstones] if self.tombstones else [])}
         return ForeignFeed(
             decode=self._subscription.decoder.event_of_kept,
@@ -105,18 +106,18 @@ class KafkaSource:
             gap_seconds=self.gap_seconds,
             window_events=self.window_events,
             unnumbered=frozenset(unnumbered),
-            letter=letter if self.dead_letters else None,
+            letter=dead_letter if self.dead_letters else None,
         )
 
     def sink(self, projection: str) -> tuple[type[Projection], Policy] | None:
-        """What writes dead events of a projection to the dead-letter topic."""
+        """The sink that writes a projection's dead events to the dead-letter topic."""
         if self.dead_letters is None:
             return None
         policy = Policy.classify(transient=_passes, otherwise=Park())
         sink = dead_letters_sink(self._subscription.clients, self.dead_letters, projection)
         return sink, policy
 
-    def next_event(self, feed: str, after: int) -> KafkaEvent | None:
+    def next_event(self, feed: str, after: int) -> RawEvent | None:
         """The first event of a partition after a position."""
         partition = partition_of(feed, self.topics)
         reader = PartitionSource(self._subscription, partition, stopping=lambda: False)
@@ -127,10 +128,10 @@ class KafkaSource:
                     raise StoreUnavailable(f"{feed} can't be read in time")
         finally:
             reader.close()
-        return events[0] if events else None  # type: ignore[return-value]
+        return events[0] if events else None
 
     def letters(self, topic: str) -> Iterator[ForeignDeadLetter]:
-        """Dead events in a topic that others have written."""
+        """The dead events in a dead-letter topic."""
         return read_dead_letters(self._subscription, topic)
 
     @property
@@ -139,12 +140,12 @@ class KafkaSource:
         return Partition(self.topics[0], 0).feed
 
     def heads(self) -> dict[str, int]:
-        """Where each partition ends; raises StoreUnavailable if that can't be had quickly."""
-        ends = self._subscription.brokers.ends_if_near(self.topics)
+        """The end of each partition, by feed; raises StoreUnavailable if no broker answers soon."""
+        ends = self._subscription.brokers.ends_or_fail_fast(self.topics)
         return {partition.feed: end for partition, end in ends.items()}
 
     def worker(self, definition: Definition, wiring: RunnerContext, *, catches_up: bool) -> Worker:
-        """What runs a projection on these topics."""
+        """The worker that runs a projection on these topics."""
         return KafkaWorker(definition, wiring, self._subscription, catches_up=catches_up)
 
     def _check(self) -> None:
@@ -178,23 +179,22 @@ class KafkaSource:
             raise ConfigError(f"dead_letters is {self.dead_letters!r}, which is read as well")
         if self.contiguous and not self.envelope.has_versions:
             raise ConfigError(
-                "the source is contiguous, and its envelope says nowhere where versions are; name "
-                "the place (version=…), or say contiguous=False: then ids tell duplicates"
+                "the source is contiguous, and its envelope has no field for versions; name it "
+                "(version=…), or say contiguous=False: then ids tell duplicates"
             )
         if not self.contiguous and not self.envelope.has_ids and self.window_events:
             raise ConfigError(
-                "without versions only ids tell what was here before, and the envelope says "
-                "nowhere where they are; name the place (id=…), or accept duplicates with "
-                "window_events=0"
+                "without versions only ids tell duplicates, and the envelope has no field for "
+                "ids; name it (id=…), or accept duplicates with window_events=0"
             )
 
 
 def _passes(error: BaseException) -> bool:
-    """Whether a letter is written again: nobody has died of one."""
+    """Whether to try a dead letter again; WorkerLost too, as a dead letter kills no process."""
     return isinstance(error, WorkerLost) or is_transient(error)
 
 
-def _envelope(decode: Envelope | Callable[[Record], Decoded | None] | None) -> Envelope:
+def _envelope_of(decode: Envelope | Callable[[Record], Decoded | None] | None) -> Envelope:
     if decode is None:
         return Holdfast()
     if isinstance(decode, type):
