@@ -188,7 +188,7 @@ def test_what_retention_took_before_it_was_applied_is_a_fault(
     credit(topic, "a", range(4, 8))
     credit(topic, "b", range(1, 6))
     cut(admin, topic, before=7)
-    check_stopped(app, topic.name, "offset 3", "begins at 7", "the 4 before", rows={"a": 3})
+    check_stopped(app, topic.name, "offset 3", "begins at 7", "4 records", rows={"a": 3})
 
     app.reset("balances")
     app.catch_up()
