@@ -152,7 +152,7 @@ def test_a_topic_that_is_made_again_with_as_many_records_is_another_one(
     app: App, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is nothing to read, so the records themselves can't show it."""
-    monkeypatch.setattr(worker, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(worker, "TOPIC_CHECK_SECONDS", 0.5)
     credit(topic, "a", range(1, 4))
     register(app, topic.source())
     app.catch_up()

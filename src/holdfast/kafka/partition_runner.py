@@ -1,4 +1,4 @@
-"""One partition in this process: its runner, on a thread of its own."""
+"""PartitionRunner: runs a projection on one partition, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from holdfast.runtime.store.source import Source
 
 
 class PartitionRunner:
-    """A partition that this process works on, for one projection.
+    """One partition on which this process runs a projection.
 
-    `ended` is called on the runner's thread, at its end, with the fault it has ended with.
+    At its end the runner calls `ended` on its thread, with its fault if it has one.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class PartitionRunner:
     ) -> None:
         self.partition, self.is_assigned = partition, True
         self.position = self.reported = 0
-        """How far it is, and how far the group knows of."""
+        """The committed position, and the last one that was reported to the group."""
         self._ended = ended
         signals = Signals()
-        signals.listen(self._heard)
+        signals.listen(self._follow_position)
         signals.listen(wiring.signals.emit)
         leases = wiring.leases
         if in_group:
@@ -71,7 +71,7 @@ class PartitionRunner:
     def _open_source(self, session: Session) -> Source:
         return self.source.on(session)
 
-    def _heard(self, signal: Signal) -> None:
+    def _follow_position(self, signal: Signal) -> None:
         if isinstance(signal, Started | Committed):
             self.position = signal.position
             self.source.committed(signal.position)
