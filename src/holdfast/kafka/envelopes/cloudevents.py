@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -15,6 +14,7 @@ from holdfast.kafka.envelopes.field_path import (
     FieldPath,
     Fields,
     Found,
+    Payload,
     PayloadReader,
     first_stream,
     header_text,
@@ -68,7 +68,7 @@ class CloudEvents:
         return Decoded(
             stream=self._stream_in(fields),
             type=_required(event, TYPE),
-            data=fields.data,
+            data=fields.data.document,
             version=scalar_at(fields, self._version),
             id=_uuid(id) or f"{source} {id}",  # A URI holds no space.
             metadata=_metadata(event),
@@ -93,8 +93,7 @@ class CloudEvents:
         return text_at(fields, KEY) if subject is None else str(subject)
 
     def _with_data(self, event: _Event) -> _WithData:
-        data = _data(event)
-        return _WithData(event, data, self._reader, self._reader.read(event.record, data))
+        return _WithData(event.record, event, self._reader.read(event.record, _data(event)))
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
@@ -112,21 +111,12 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class _WithData(msgspec.Struct, frozen=True, gc=False):
-    """An event with its data as JSON text."""
-
+    record: Record
     event: _Event
-    data: str
-    reader: PayloadReader
-    payload: Any
-
-    @property
-    def record(self) -> Record:
-        return self.event.record
+    data: Payload
 
     def at(self, path: FieldPath) -> Found:
-        if path.kind != "payload":
-            return self.event.at(path)
-        return self.reader.at(path, self.payload) if path.names else msgspec.Raw(self.data)
+        return self.data.at(path) if path.kind == "payload" else self.event.at(path)
 
 
 def _attribute(name: str, *, setting: str | None = None) -> FieldPath:

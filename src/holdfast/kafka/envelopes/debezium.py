@@ -11,6 +11,7 @@ from holdfast.kafka.envelopes.field_path import (
     OTHER,
     FieldPath,
     Found,
+    Payload,
     PayloadReader,
     field_path,
     first_stream,
@@ -72,7 +73,7 @@ class Debezium:
         return Decoded(
             stream=text_at(message, self._stream),
             type=str(type_name),
-            data=message.payload,
+            data=message.payload.document,
             version=scalar_at(message, self._version),
             id=None if id is None else str(id),
             metadata=self._metadata(message),
@@ -85,7 +86,7 @@ class Debezium:
     def _stream_in(self, record: Record) -> str:
         if self._stream.kind in ("envelope", "payload"):
             return text_at(self._message(record), self._stream)
-        return text_at(_Message(record, "null", {}, self._reader, None), self._stream)
+        return text_at(_Message(record, Payload("null", None, {}), {}), self._stream)
 
     def _message(self, record: Record) -> _Message:
         value: bytes | msgspec.Raw = _without_schema(record.value or b"")
@@ -101,8 +102,8 @@ class Debezium:
                     "placed in the envelope; look at table.fields.additional.placement of the "
                     f"connector, or {OTHER}",
                 ) from None
-        payload = _payload(record, bytes(value))
-        return _Message(record, payload, fields, self._reader, self._reader.read(record, payload))
+        payload = self._reader.read(record, _payload(record, bytes(value)))
+        return _Message(record, payload, fields)
 
     def _metadata(self, message: _Message) -> str:
         found: dict[str, Any] = {}
@@ -137,13 +138,11 @@ class Debezium:
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False):
-    """A record with its payload as JSON text, and the other fields of its envelope."""
+    """A record with its payload, and the other fields of its envelope."""
 
     record: Record
-    payload: str
+    payload: Payload
     fields: dict[str, msgspec.Raw]
-    reader: PayloadReader
-    payload_read: Any
 
     def at(self, path: FieldPath) -> Found:
         match path.kind:
@@ -155,10 +154,8 @@ class _Message(msgspec.Struct, frozen=True, gc=False):
                 return _plain(header_text(self.record, path.name))
             case "envelope":
                 return self.fields.get(path.name)
-            case _ if path.names:
-                return self.reader.at(path, self.payload_read)
             case _:
-                return msgspec.Raw(self.payload)
+                return self.payload.at(path)
 
 
 class _Schema(msgspec.Struct, frozen=True):

@@ -120,20 +120,30 @@ class PayloadReader:
         )
         self._decode = msgspec.json.Decoder(struct).decode
 
-    def read(self, record: Record, document: bytes | str | msgspec.Raw) -> Any:
-        """One payload, for `at`; raises Undecodable if a path needs an object and it is none."""
+    def read(self, record: Record, document: bytes | str) -> Payload:
+        """One payload; raises Undecodable if a path leads into it, and it is no object."""
         if not self._attributes:
-            return None
+            return Payload(document, None, self._attributes)
         try:
-            return self._decode(document)
+            return Payload(document, self._decode(document), self._attributes)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise undecodable(
                 record, f"its payload is not a JSON object: {error}; {OTHER}"
             ) from error
 
-    def at(self, path: FieldPath, payload: Any) -> msgspec.Raw | None:
-        """The field at a path of a payload that was read; None where there is none."""
-        raw: msgspec.Raw = getattr(payload, self._attributes[path.name])
+
+class Payload(msgspec.Struct, frozen=True, gc=False):
+    """A payload, with the fields that its reader has found."""
+
+    document: bytes | str
+    fields: Any
+    attributes: dict[str, str]
+
+    def at(self, path: FieldPath) -> msgspec.Raw | None:
+        """The field at a path, or the whole payload; None where there is none."""
+        if not path.names:
+            return msgspec.Raw(self.document)
+        raw: msgspec.Raw = getattr(self.fields, self.attributes[path.name])
         for name in path.names[1:]:
             try:
                 raw = _object(raw).get(name, _NOTHING)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
@@ -11,6 +10,7 @@ from holdfast.kafka.envelopes.field_path import (
     OTHER,
     FieldPath,
     Found,
+    Payload,
     PayloadReader,
     field_path,
     first_stream,
@@ -63,7 +63,7 @@ class Json:
 
     def decode(self, record: Record) -> Decoded:
         """What a record says; raises Undecodable."""
-        fields = _Fields(record, self._reader, self._reader.read(record, record.value or b""))
+        fields = _Fields(record, self._reader.read(record, record.value or b""))
         data = fields.at(self._data)
         if data is None:
             raise missing(record, self._data)
@@ -83,10 +83,9 @@ class Json:
         return first_stream(record, self._stream_in, key_text)
 
     def _stream_in(self, record: Record) -> str:
-        payload = None
-        if self._stream.kind == "payload":
-            payload = self._reader.read(record, record.value or b"")
-        return text_at(_Fields(record, self._reader, payload), self._stream)
+        is_inside = self._stream.kind == "payload"
+        payload = self._reader.read(record, record.value or b"") if is_inside else None
+        return text_at(_Fields(record, payload), self._stream)
 
     def _metadata_in(self, fields: _Fields) -> str:
         found = None if self._metadata is None else fields.at(self._metadata)
@@ -111,17 +110,16 @@ class Json:
 
 
 class _Fields(msgspec.Struct, frozen=True, gc=False):
-    """A record, and its value as the reader has read it."""
-
     record: Record
-    reader: PayloadReader
-    payload: Any
+    payload: Payload | None
 
     def at(self, path: FieldPath) -> Found:
-        if path.kind == "payload":
-            if path.names:
-                return self.reader.at(path, self.payload)
-            return None if self.record.value is None else msgspec.Raw(self.record.value)
-        if path.kind == "header":
-            return header_text(self.record, path.name)
-        return key_text(self.record) if path.kind == "key" else self.record.topic
+        match path.kind:
+            case "key":
+                return key_text(self.record)
+            case "topic":
+                return self.record.topic
+            case "header":
+                return header_text(self.record, path.name)
+            case _:
+                return None if self.payload is None else self.payload.at(path)

@@ -35,18 +35,14 @@ OWN_SETTINGS: Mapping[str, str] = {
     "metadata.broker.list": "say bootstrap = … instead",
     "message.timeout.ms": "say timeout_seconds = … instead",
     "delivery.timeout.ms": "say timeout_seconds = … instead",
-    "acks": SET_BY_HOLDFAST,
-    "request.required.acks": SET_BY_HOLDFAST,
-    "enable.idempotence": SET_BY_HOLDFAST,
-    "enable.gapless.guarantee": SET_BY_HOLDFAST,
-    "retries": SET_BY_HOLDFAST,
-    "message.send.max.retries": SET_BY_HOLDFAST,
-    "transactional.id": SET_BY_HOLDFAST,
-    "delivery.report.only.error": SET_BY_HOLDFAST,
-    "on_delivery": SET_BY_HOLDFAST,
-    "error_cb": SET_BY_HOLDFAST,
-    "logger": SET_BY_HOLDFAST,
-}
+} | dict.fromkeys(
+    (
+        *("acks", "request.required.acks", "retries", "message.send.max.retries"),
+        *("enable.idempotence", "enable.gapless.guarantee", "transactional.id"),
+        *("delivery.report.only.error", "on_delivery", "error_cb", "logger"),
+    ),
+    SET_BY_HOLDFAST,
+)
 """Settings of the client that `settings` may not have, and what to do instead."""
 
 TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
