@@ -210,7 +210,7 @@ class PartitionSource:
         return self._through > before
 
     def _add(self, messages: Sequence[Message]) -> None:
-        event_in, partition = self._subscription.decoder.event_in, self.partition
+        event_in, (topic, number) = self._subscription.decoder.event_in, self.partition
         for message in messages:
             error = message.error()
             if error is not None:
@@ -219,7 +219,7 @@ class PartitionSource:
             position = message.offset() + 1  # type: ignore[operator]
             if position <= self._through:
                 continue
-            event = event_in(message, partition)
+            event = event_in(message, topic, number)
             if event is not None:
                 self._events.append(event)
             self._through = position

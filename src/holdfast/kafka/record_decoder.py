@@ -8,7 +8,6 @@ from confluent_kafka import Message
 
 from holdfast.kafka.envelopes.envelope import Envelope
 from holdfast.kafka.envelopes.holdfast import Holdfast, published_event
-from holdfast.kafka.partition import Partition
 from holdfast.kafka.record import (
     RESERVED,
     Decoded,
@@ -37,10 +36,10 @@ class RecordDecoder:
         self._envelope, self._contiguous, self._tombstones = envelope, contiguous, tombstones
         self._has_fast_path = type(envelope) is Holdfast and tombstones is None
 
-    def event_in(self, message: Message, partition: Partition) -> ForeignEvent | None:
+    def event_in(self, message: Message, topic: str, partition: int) -> ForeignEvent | None:
         """The event in a message of this partition; None where there is nothing to apply."""
         if self._has_fast_path:
-            event = published_event(message, *partition)
+            event = published_event(message, topic, partition)
             if event is not None:
                 return event
         return self.event_of(record_of(message))
