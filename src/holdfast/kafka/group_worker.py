@@ -1,8 +1,8 @@
 """KafkaWorker: runs one projection as a member of its group, with a runner for each partition.
 
     join the group ──assigned──▶ start a runner: lease, epoch, read from the checkpoint
-          ▲                                      │
-          └──release, commit, finish ◀──revoked──┘
+          ▲                                                │
+          └────── revoked: finish, commit, release ◀───────┘
 
 The member only learns from the group which partitions are its own, and always answers in time: slow
 handlers, retries that wait and a database that is away delay their partitions, never the group. The
