@@ -152,7 +152,7 @@ def test_a_topic_that_is_made_again_with_as_many_records_is_another_one(
     app: App, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is nothing to read, so the records themselves can't show it."""
-    monkeypatch.setattr(worker, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(worker, "TOPIC_CHECK_SECONDS", 0.5)
     credit(topic, "a", range(1, 4))
     register(app, topic.source())
     app.catch_up()
@@ -188,7 +188,7 @@ def test_what_retention_took_before_it_was_applied_is_a_fault(
     credit(topic, "a", range(4, 8))
     credit(topic, "b", range(1, 6))
     cut(admin, topic, before=7)
-    check_stopped(app, topic.name, "offset 3", "begins at 7", "the 4 before", rows={"a": 3})
+    check_stopped(app, topic.name, "offset 3", "begins at 7", "4 records", rows={"a": 3})
 
     app.reset("balances")
     app.catch_up()

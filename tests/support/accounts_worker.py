@@ -40,7 +40,7 @@ if URL in os.environ:
     threading.Thread(target=die_with_parent, daemon=True).start()
     reading.BATCH_EVENTS = reading.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
     worker.REVOKE_SECONDS = float(os.environ[REVOKE_SECONDS] or worker.REVOKE_SECONDS)
-    leases.PATIENCE_SECONDS = float(os.environ[PATIENCE_SECONDS] or leases.PATIENCE_SECONDS)
+    leases.LEASE_WAIT_SECONDS = float(os.environ[PATIENCE_SECONDS] or leases.LEASE_WAIT_SECONDS)
     app = build_accounts_app(
         os.environ[URL],
         bootstrap=os.environ[BOOTSTRAP],

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from holdfast.kafka import Record
-from holdfast.kafka.partition_source import record_of
+from holdfast.kafka.record_decoder import record_of
 
 READ_SECONDS = 30.0
 

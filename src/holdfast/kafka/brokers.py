@@ -1,4 +1,4 @@
-"""What is asked of the brokers: which partitions there are, where they end, which topic it is."""
+"""Brokers: answers which partitions a topic has, where they end, and which topic it is."""
 
 from __future__ import annotations
 
@@ -13,21 +13,26 @@ from confluent_kafka.admin import OffsetSpec as OffsetSpec  # type: ignore[attr-
 
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.kafka.clients import Clients
-from holdfast.kafka.errors import GONE, error_of, failure
-from holdfast.kafka.record import NO_ID
+from holdfast.kafka.errors import UNKNOWN_PARTITION, error_of, failure
+from holdfast.kafka.partition import Partition
 
 NOT_SUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
 
+NO_ID = "-"
+"""Stands for the id of a topic whose brokers have no topic ids."""
+
 QUERY_SECONDS = 10.0
+"""Timeout of a question to the brokers."""
+
 HEAD_SECONDS = 2.0
-"""The same for those who only want to know how far behind they are."""
+"""Timeout of a question for the ends of partitions, which only measures the lag."""
 
 AWAY_SECONDS = 10.0
-"""For so long they do not ask again."""
+"""Interval after a failure in which `ends_or_fail_fast` does not ask again."""
 
 
 class Brokers:
-    """The brokers of one source. Where they can't be asked, it raises StoreUnavailable."""
+    """The brokers of one source. Every method raises StoreUnavailable if they don't answer."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -36,8 +41,8 @@ class Brokers:
         self._topic_ids: dict[str, tuple[float, str]] = {}
 
     def partitions(self, topic: str, timeout_seconds: float = QUERY_SECONDS) -> list[int]:
-        """The partitions of a topic; raises HoldfastError if it is not there."""
-        metadata = self._cluster(topic, timeout_seconds).topics[topic]
+        """The numbers of a topic's partitions; raises HoldfastError if the topic is missing."""
+        metadata = self._metadata(topic, timeout_seconds).topics[topic]
         if metadata.error is not None or not metadata.partitions:
             why = "" if metadata.error is None else f" ({metadata.error.str()})"
             where = self._clients.bootstrap
@@ -46,30 +51,31 @@ class Brokers:
             )
         return sorted(metadata.partitions)
 
-    def exists(self, topic: str, partition: int = 0) -> bool:
-        """Whether there is such a partition."""
-        metadata = self._cluster(topic).topics[topic]
-        if metadata.error is not None and metadata.error.code() not in GONE:
-            raise failure(metadata.error, f"topic {topic!r} can't be looked at")
-        return metadata.error is None and partition in metadata.partitions
+    def exists(self, partition: Partition) -> bool:
+        """Whether the topic has this partition."""
+        topic, number = partition
+        metadata = self._metadata(topic).topics[topic]
+        if metadata.error is not None and metadata.error.code() not in UNKNOWN_PARTITION:
+            raise failure(metadata.error, f"the brokers can't say whether topic {topic!r} exists")
+        return metadata.error is None and number in metadata.partitions
 
-    def ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        """Where each partition of some topics ends."""
+    def ends(self, topics: Sequence[str]) -> dict[Partition, int]:
+        """The next offset of each partition of these topics."""
         known = [(t, n) for t in topics for n in self.partitions(t, HEAD_SECONDS)]
-        places = {TopicPartition(*place): _latest() for place in known}
-        futures = self._clients.admin().list_offsets(places, request_timeout=HEAD_SECONDS)
+        asked = {TopicPartition(*partition): _latest() for partition in known}
+        futures = self._clients.admin().list_offsets(asked, request_timeout=HEAD_SECONDS)
         try:
             return {
-                (place.topic, place.partition): future.result(HEAD_SECONDS).offset
-                for place, future in futures.items()
+                Partition(found.topic, found.partition): future.result(HEAD_SECONDS).offset
+                for found, future in futures.items()
             }
         except KafkaException as error:
             raise failure(error_of(error), "the ends of topics can't be had") from error
         except TimeoutError as error:
             raise StoreUnavailable("the ends of topics can't be had in time") from error
 
-    def ends_if_near(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        """The same for those who don't wait: after a failure it fails at once for a while."""
+    def ends_or_fail_fast(self, topics: Sequence[str]) -> dict[Partition, int]:
+        """The same, but for a while after a failure it fails at once."""
         if time.monotonic() < self._away_until:
             where = self._clients.bootstrap
             raise StoreUnavailable(f"the brokers at {where} did not answer just now")
@@ -80,16 +86,16 @@ class Brokers:
             raise
 
     def topic_id(self, topic: str) -> str:
-        """What tells a topic from another one of its name; NO_ID where the brokers can't say."""
-        cluster = self._cluster(topic)
+        """The id that tells a topic from another of the same name; NO_ID if brokers have none."""
+        cluster = self._metadata(topic)
         if cluster.controller_id not in cluster.brokers:
-            return NO_ID  # Nobody there would answer.
+            return NO_ID  # There is no controller that could answer.
         return self._topic_id(topic)
 
     def topic_id_now(self, topic: str) -> str:
-        """The same, from brokers that can say; those who ask at one time share an answer.
+        """The id as of now, from brokers that have ids. Concurrent callers share one answer.
 
-        It is never older than the question.
+        The answer is never older than the call.
         """
         asked = time.monotonic()
         with self._asking.setdefault(os.getpid(), Lock()):
@@ -113,7 +119,7 @@ class Brokers:
             raise StoreUnavailable(f"topic {topic!r} can't be described in time") from error
         return NO_ID if found is None else str(found)
 
-    def _cluster(self, topic: str, timeout_seconds: float = QUERY_SECONDS) -> Any:
+    def _metadata(self, topic: str, timeout_seconds: float = QUERY_SECONDS) -> Any:
         try:
             return self._clients.admin().list_topics(topic, timeout=timeout_seconds)
         except KafkaException as error:

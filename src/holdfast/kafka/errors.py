@@ -1,4 +1,4 @@
-"""What Kafka's errors mean for a projection."""
+"""Errors of the Kafka client as errors of holdfast."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 SECRETS = ("pass", "secret", "pem", "oauthbearer.config", "jaas", "username", "token")
-"""Parts of the names of settings whose values are nobody's business."""
+"""Parts of the names of settings whose values are secret."""
 
-REFUSED = frozenset(
+PERMANENT = frozenset(
     (
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -22,16 +22,16 @@ REFUSED = frozenset(
         KafkaError.UNSUPPORTED_VERSION,
     )
 )
-"""What does not pass by itself."""
+"""Errors that last until the operator acts."""
 
-GONE = frozenset(
+UNKNOWN_PARTITION = frozenset(
     (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
     )
 )
-"""What may mean that a topic was deleted, or only that a broker does not know of it yet."""
+"""Errors for a topic that was deleted, or that a broker does not know yet."""
 
 OUT_OF_RANGE = frozenset((KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET))
 
@@ -43,15 +43,15 @@ def error_of(raised: KafkaException) -> KafkaError:
 
 
 def failure(error: KafkaError, what: str) -> HoldfastError:
-    """An error as ours: one that passes by itself, unless it is known not to."""
+    """An error as ours: StoreUnavailable, which is tried again, unless it is known to last."""
     text = f"{what}: {error.str()} ({error.name()})"
-    if error.code() in REFUSED:
+    if error.code() in PERMANENT:
         return HoldfastError(f"{text}. This does not pass by itself: mend it, then start again")
     return StoreUnavailable(text, connection_lost=False)
 
 
 def without_secrets(text: str, settings: Mapping[str, Any]) -> str:
-    """A text that holds none of the settings that are secret."""
+    """A text with the values of secret settings replaced by `…`."""
     for name, value in settings.items():
         if value and is_secret(name):
             text = text.replace(str(value), "…")
@@ -59,5 +59,5 @@ def without_secrets(text: str, settings: Mapping[str, Any]) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting's value is nobody's business."""
+    """Whether the value of a setting is secret."""
     return any(part in name for part in SECRETS)

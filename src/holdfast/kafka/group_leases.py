@@ -1,4 +1,4 @@
-"""Who may work on a partition: whom the group has chosen, once the one before has let go."""
+"""GroupLeases: the right to run on a partition that the group has assigned to this process."""
 
 from __future__ import annotations
 
@@ -8,57 +8,57 @@ from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.leases import Lease, Leases
 
-PATIENCE_SECONDS = 5.0
-"""So long the group's choice waits for the one before. Then that one is frozen, or cut off."""
+LEASE_WAIT_SECONDS = 5.0
+"""Timeout of the wait for the lease. Then its holder counts as frozen, or cut off."""
 
-ASK_SECONDS = 1.0
-"""How often it asks for the lease after it has gone ahead without."""
+LEASE_RETRY_SECONDS = 1.0
+"""Interval at which a runner that leads without the lease asks for it again."""
 
 
 class GroupLeases:
     """The store's leases, for partitions that a group assigns.
 
-    The group has the last word: when the holder of a lease does not let go, the partition is worked
-    on without. The epoch, which is raised then, keeps the holder from changing anything, and what
-    it has begun is undone, where it would keep others waiting.
+    The group has the last word: if the previous holder does not release the lease in time, the
+    partition's new runner leads without it. It raises the epoch, so that the holder can't commit
+    any more, and cuts off the holder's open transaction where that would keep it waiting.
     """
 
     def __init__(self, leases: Leases, clock: Clock, *, is_assigned: Callable[[], bool]) -> None:
         self._leases, self._clock, self._is_assigned = leases, clock, is_assigned
-        self._asked_since: float | None = None
+        self._waiting_since: float | None = None
 
     def acquire(self, checkpoint: Checkpoint) -> Lease | None:
         """The lease, or None while another process has it."""
         lease = self._leases.acquire(checkpoint)
         now = self._clock.monotonic()
         if lease is None:
-            if self._asked_since is None:
-                self._asked_since = now
-            if now - self._asked_since < PATIENCE_SECONDS or not self._is_assigned():
+            if self._waiting_since is None:
+                self._waiting_since = now
+            if now - self._waiting_since < LEASE_WAIT_SECONDS or not self._is_assigned():
                 return None
-        self._asked_since = None
+        self._waiting_since = None
         found = _GroupLease(self, checkpoint, lease)
         if checkpoint.state == "running":
-            self._cut_off(checkpoint, found)
+            self._cut_off_unclean(checkpoint, found)
         return found
 
     def is_taken(self, checkpoint: Checkpoint) -> bool:  # noqa: ARG002
-        """Never: it may be had after some time, whoever has it."""
+        """Always False: after a time it can be acquired, even if another process holds it."""
         return False
 
     def cut_off(self, checkpoint: Checkpoint) -> None:
-        """Undoes what the last leader has begun, where that can be done."""
+        """Undoes the open transaction of the last leader, where the store can."""
         self._leases.cut_off(checkpoint)
 
-    def _cut_off(self, checkpoint: Checkpoint, found: Lease) -> None:
-        """Who has led it has not said that it ends: it is dead, cut off, or frozen."""
+    def _cut_off_unclean(self, checkpoint: Checkpoint, found: Lease) -> None:
+        """Cuts off a last leader that did not end cleanly: it is dead, cut off, or frozen."""
         try:
             self.cut_off(checkpoint)
         except BaseException:
             found.release()
             raise
 
-    def ask(self, checkpoint: Checkpoint) -> Lease | None:
+    def retry(self, checkpoint: Checkpoint) -> Lease | None:
         return self._leases.acquire(checkpoint)
 
     def is_assigned(self) -> bool:
@@ -69,11 +69,11 @@ class GroupLeases:
 
 
 class _GroupLease:
-    """Held while the partition is assigned here, with the store's own lease once that is free."""
+    """Held while the partition is assigned here. It gets the store's lease once that is free."""
 
     def __init__(self, leases: GroupLeases, checkpoint: Checkpoint, lease: Lease | None) -> None:
         self._leases, self._checkpoint, self._lease = leases, checkpoint, lease
-        self._asked_at = leases.now()
+        self._tried_at = leases.now()
 
     @property
     def held(self) -> bool:
@@ -81,9 +81,9 @@ class _GroupLease:
             return False
         if self._lease is None:
             now = self._leases.now()
-            if now - self._asked_at >= ASK_SECONDS:
-                self._asked_at = now
-                self._lease = self._leases.ask(self._checkpoint)
+            if now - self._tried_at >= LEASE_RETRY_SECONDS:
+                self._tried_at = now
+                self._lease = self._leases.retry(self._checkpoint)
             return True
         return self._lease.held
 

@@ -1,12 +1,12 @@
-"""One projection on Kafka: a member of its group, and a runner for each partition it is assigned.
+"""KafkaWorker: runs one projection as a member of its group, with a runner for each partition.
 
-    join ──assigned──▶ a runner: lease, epoch, read from the checkpoint
-     ▲                    │
-     └──revoked: finish, commit, release◀──┘
+    join the group ──assigned──▶ start a runner: lease, epoch, read from the checkpoint
+          ▲                                                │
+          └────── revoked: finish, commit, release ◀───────┘
 
-The member only asks the group who does what, and always answers in time: handlers that take long,
-retries that wait and a database that is away hold up their partitions, never the group. Offsets are
-in the store; the group's are moved along for those who look at its lag.
+The member only learns from the group which partitions are its own, and always answers in time: slow
+handlers, retries that wait and a database that is away delay their partitions, never the group. The
+checkpoints are in the store; the group's offsets only follow them, for tools that show its lag.
 """
 
 from __future__ import annotations
@@ -20,53 +20,54 @@ from datetime import timedelta
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.kafka.errors import REFUSED, error_of, failure
-from holdfast.kafka.partition_runner import PartitionRunner, Place
-from holdfast.kafka.source import KafkaSource
+from holdfast.kafka.errors import PERMANENT, error_of, failure
+from holdfast.kafka.partition import Partition
+from holdfast.kafka.partition_runner import PartitionRunner
+from holdfast.kafka.subscription import Subscription
 from holdfast.model.definition import Definition
 from holdfast.runtime.run.worker import RunnerContext, Worker
 from holdfast.runtime.signals import PollFailed
 from holdfast.runtime.store.faults import MAX_MESSAGE_CHARACTERS, Fault, clean, fault_of
 
 POLL_SECONDS = 0.25
-"""How long the member waits for the group's word before it looks after its partitions."""
+"""Timeout of one poll of the group."""
 
 REPORT_SECONDS = 5.0
-"""How often the group's offsets are moved along."""
+"""Interval at which offsets are reported to the group."""
 
 COMMIT_SECONDS = 1.0
-"""How long an end waits for the group to know its offsets."""
+"""Timeout of the last report of offsets to the group."""
 
 LEAVE_SECONDS = 5.0
-"""How long it takes to leave a group at most. Everything else has ended before."""
+"""Timeout of leaving the group, after the runners have ended."""
 
-LOOK_SECONDS = 30.0
-"""How often it looks whether the topics are still the same."""
+TOPIC_CHECK_SECONDS = 30.0
+"""Interval of the check whether the topics are still the same."""
 
 REVOKE_SECONDS = 30.0
-"""How long a partition that is taken away may finish what it has begun."""
+"""Timeout of the runner of a revoked partition for finishing its batch."""
 
 
 class KafkaWorker(Worker):
     """Runs one projection on the partitions that its group assigns to this process.
 
-    With `catches_up` it runs on all partitions, in no group, until it has come to where they ended
-    when it began; the leases say who works where another process is at work.
+    With `catches_up` it joins no group. It runs on all partitions, up to the ends that they had
+    when it started. Where another process runs on the same partition, the lease decides.
     """
 
     def __init__(
         self,
         definition: Definition,
         wiring: RunnerContext,
-        source: KafkaSource,
+        subscription: Subscription,
         *,
         catches_up: bool,
     ) -> None:
         super().__init__(definition, wiring, None)
-        self._source, self._catches_up = source, catches_up
-        self._parts: dict[Place, PartitionRunner] = {}
-        self._reached: dict[Place, int] = {}
-        self._look_at = 0.0
+        self._subscription, self._catches_up = subscription, catches_up
+        self._runners: dict[Partition, PartitionRunner] = {}
+        self._last_positions: dict[Partition, int] = {}
+        self._check_topics_at = 0.0
         self._failures = 0
         self._has_ended = False
 
@@ -78,59 +79,61 @@ class KafkaWorker(Worker):
                     if self._catches_up:
                         self._catch_up()
                     else:
-                        self._take_part()
+                        self._join_group()
                 except StoreUnavailable as error:
                     self._back_off(error)
                 except HoldfastError as error:
                     self._give_up(fault_of(error, self._wiring.clock))
         finally:
-            self._end(list(self._parts))
+            self._stop_runners(list(self._runners))
 
     def stop(self) -> None:
         super().stop()
-        for part in list(self._parts.values()):
-            part.runner.stop()
+        for each in list(self._runners.values()):
+            each.runner.stop()
 
     def abandon(self) -> None:
-        for part in list(self._parts.values()):
-            if part.thread.is_alive():
-                part.runner.abandon()
+        for each in list(self._runners.values()):
+            if each.thread.is_alive():
+                each.runner.abandon()
 
     # Without a group
 
     def _catch_up(self) -> None:
-        places = self._source.feeds()
+        partitions = self._subscription.partitions()
         try:
-            for place in places:
-                self._begin(place, in_group=False)
+            for partition in partitions:
+                self._start_runner(partition, in_group=False)
         except BaseException:
-            self._end(places)
+            self._stop_runners(partitions)
             raise
-        for place in places:
-            self._parts[place].thread.join()
+        for partition in partitions:
+            self._runners[partition].thread.join()
         self._has_ended = True
 
     # In a group
 
-    def _take_part(self) -> None:
-        self._source.feeds()  # A topic that is not there is a fault, before anything else.
-        member = self._source.clients.member(self.group)
+    def _join_group(self) -> None:
+        self._subscription.partitions()  # Raises if a topic is missing.
+        member = self._subscription.clients.member(self.group)
         try:
             member.subscribe(
-                list(self._source.topics),
+                list(self._subscription.topics),
                 on_assign=self._on_assigned,
                 on_revoke=self._on_revoked,
                 on_lost=self._on_lost,
             )
-            self._follow(member)
+            self._poll_group(member)
         except KafkaException as error:
             raise failure(error_of(error), f"group {self.group!r} can't be joined") from error
         finally:
-            self._end(list(self._parts), then=lambda: self._report(member, asynchronous=False))
+            self._stop_runners(
+                list(self._runners), then=lambda: self._report_offsets(member, asynchronous=False)
+            )
             self._leave(member)
 
     def _leave(self, member: Consumer) -> None:
-        """Leaves the group; without a word, if that takes long because the brokers are away."""
+        """Leaves the group; in the background, if that takes long because the brokers are away."""
         leaving = threading.Thread(target=member.close, name="holdfast leaves", daemon=True)
         leaving.start()
         leaving.join(LEAVE_SECONDS)
@@ -139,10 +142,10 @@ class KafkaWorker(Worker):
 
     @property
     def group(self) -> str:
-        """The group's name: the members of one run the same projection."""
-        return f"{self._source.group}.{self.definition.name}"
+        """The group's name; all its members run the same projection."""
+        return f"{self._subscription.group}.{self.definition.name}"
 
-    def _follow(self, member: Consumer) -> None:
+    def _poll_group(self, member: Consumer) -> None:
         report_at = 0.0
         self._failures = 0
         while not self._stop.is_set():
@@ -151,142 +154,145 @@ class KafkaWorker(Worker):
                 return
             message = member.poll(POLL_SECONDS)
             if message is not None and (error := message.error()) is not None:
-                self._hear(error)
+                self._check_error(error)
             now = self._wiring.clock.monotonic()
             if now >= report_at:
-                self._report(member, asynchronous=True)
+                self._report_offsets(member, asynchronous=True)
                 report_at = now + REPORT_SECONDS
-            if now >= self._look_at:
-                self._look_at_topics()
-                self._look_at = now + LOOK_SECONDS
+            if now >= self._check_topics_at:
+                self._check_topics()
+                self._check_topics_at = now + TOPIC_CHECK_SECONDS
 
-    def _hear(self, error: KafkaError) -> None:
-        """What the group says to its member, beside assignments."""
-        if error.fatal() or error.code() in REFUSED:
-            raise failure(error, f"group {self.group!r} does not take this member")
+    def _check_error(self, error: KafkaError) -> None:
+        """Raises what the member can't recover from by polling again."""
+        if error.fatal() or error.code() in PERMANENT:
+            raise failure(error, f"group {self.group!r} does not accept this member")
 
-    def _on_assigned(self, member: Consumer, places: list[TopicPartition]) -> None:
-        # Nothing is read by the member itself.
-        for place in places:
-            place.offset = OFFSET_END
-        if self._source.clients.is_cooperative:
-            member.incremental_assign(places)
+    def _on_assigned(self, member: Consumer, assigned: list[TopicPartition]) -> None:
+        # The member itself reads nothing.
+        for given in assigned:
+            given.offset = OFFSET_END
+        if self._subscription.clients.is_cooperative:
+            member.incremental_assign(assigned)
         else:
-            member.assign(places)
-        if places:
-            member.pause(places)
-        for place in places:
+            member.assign(assigned)
+        if assigned:
+            member.pause(assigned)
+        for partition in _partitions(assigned):
             if not self._stop.is_set():
-                self._begin((place.topic, place.partition), in_group=True)
+                self._start_runner(partition, in_group=True)
 
-    def _on_revoked(self, member: Consumer, places: list[TopicPartition]) -> None:
-        self._end(
-            [(place.topic, place.partition) for place in places],
-            then=lambda: self._report(member, asynchronous=False),
+    def _on_revoked(self, member: Consumer, revoked: list[TopicPartition]) -> None:
+        self._stop_runners(
+            _partitions(revoked), then=lambda: self._report_offsets(member, asynchronous=False)
         )
-        self._look_at = 0.0  # The topic may be gone.
-        if self._source.clients.is_cooperative:
-            member.incremental_unassign(places)
+        self._check_topics_at = 0.0  # The topic may be gone.
+        self._unassign(member, revoked)
+
+    def _on_lost(self, member: Consumer, lost: list[TopicPartition]) -> None:
+        """Other members have them by now, and do what is not committed."""
+        self._stop_runners(_partitions(lost))
+        self._unassign(member, lost)
+
+    def _unassign(self, member: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._subscription.clients.is_cooperative:
+            member.incremental_unassign(partitions)
         else:
             member.unassign()
 
-    def _on_lost(self, member: Consumer, places: list[TopicPartition]) -> None:
-        """Others have them by now; whatever is not committed is theirs to do."""
-        self._end([(place.topic, place.partition) for place in places])
-        if self._source.clients.is_cooperative:
-            member.incremental_unassign(places)
-        else:
-            member.unassign()
-
-    def _report(self, member: Consumer, *, asynchronous: bool) -> None:
-        """Moves the group's offsets along, for those who look at its lag."""
-        moved = [part for part in self._parts.values() if part.position > part.reported]
-        offsets = [TopicPartition(*part.place, part.position) for part in moved]
+    def _report_offsets(self, member: Consumer, *, asynchronous: bool) -> None:
+        """Commits the positions to the group, for tools that show its lag."""
+        moved = [each for each in self._runners.values() if each.position > each.reported]
+        offsets = [TopicPartition(*each.partition, each.position) for each in moved]
         if offsets:
             with suppress(KafkaException):
                 member.commit(offsets=offsets, asynchronous=True)
                 if not asynchronous:
-                    # Nobody depends on it: a broker that is away must not hold up the end.
+                    # Nothing depends on it, so a broker that is away must not delay the end.
                     member.committed(offsets, timeout=COMMIT_SECONDS)
-            for part, offset in zip(moved, offsets, strict=True):
-                part.reported = offset.offset
+            for each, offset in zip(moved, offsets, strict=True):
+                each.reported = offset.offset
 
-    def _look_at_topics(self) -> None:
-        """A topic that is gone, or was made again, is a fault even where nothing is read."""
-        for topic in self._source.topics:
+    def _check_topics(self) -> None:
+        """A topic that is gone, or was made again, is a fault even if no record comes."""
+        for topic in self._subscription.topics:
             try:
                 if self._is_gone(topic):
-                    raise HoldfastError(self._gone(topic))
-                topic_id = self._source.brokers.topic_id(topic)
+                    raise HoldfastError(self._gone_text(topic))
+                topic_id = self._subscription.brokers.topic_id(topic)
             except StoreUnavailable:
-                continue  # Another time.
-            for part in list(self._parts.values()):
-                if part.source.topic == topic and part.source.is_other(topic_id):
-                    part.source.fault = HoldfastError(
+                continue  # The next check will tell.
+            for each in list(self._runners.values()):
+                if each.partition.topic == topic and each.source.is_other(topic_id):
+                    each.source.fault = HoldfastError(
                         f"topic {topic!r} was deleted and made again while it was read, up to "
-                        f"offset {part.position} of partition {part.source.partition}; holdfast "
+                        f"offset {each.position} of partition {each.partition.number}; holdfast "
                         f"reset {self.definition.name} begins again with the new one"
                     )
 
     def _is_gone(self, topic: str) -> bool:
-        """One broker may not know of it yet: a second answer counts."""
-        if self._source.brokers.exists(topic) or self._stop.wait(1.0):
+        """Asks twice, because one broker may not know of a new topic yet."""
+        first = Partition(topic, 0)
+        if self._subscription.brokers.exists(first) or self._stop.wait(1.0):
             return False
-        return not self._source.brokers.exists(topic)
+        return not self._subscription.brokers.exists(first)
 
-    def _gone(self, topic: str) -> str:
-        reached = {**self._reached, **{p.place: p.position for p in self._parts.values()}}
-        places = [
-            f"offset {position} of partition {number}"
-            for (of, number), position in sorted(reached.items())
-            if of == topic
+    def _gone_text(self, topic: str) -> str:
+        reached = dict(self._last_positions)
+        reached |= {each.partition: each.position for each in self._runners.values()}
+        offsets = [
+            f"offset {position} of partition {partition.number}"
+            for partition, position in sorted(reached.items())
+            if partition.topic == topic
         ]
-        read = f"; it was read up to {', '.join(places)}" if places else ""
+        read = f"; it was read up to {', '.join(offsets)}" if offsets else ""
         return (
             f"topic {topic!r} is gone{read}. If it is made again, it is another one: holdfast "
-            f"reset {self.definition.name} begins again with that"
+            f"reset {self.definition.name} begins again with the new one"
         )
 
-    # Partitions
+    # Runners
 
-    def _begin(self, place: Place, *, in_group: bool) -> None:
-        part = PartitionRunner(
+    def _start_runner(self, partition: Partition, *, in_group: bool) -> None:
+        started = PartitionRunner(
             self.definition,
             self._wiring,
-            self._source,
-            place,
+            self._subscription,
+            partition,
             in_group=in_group,
-            ended=self._part_ended,
+            ended=self._runner_ended,
         )
-        self._parts[place] = part
-        self.threads.append(part.thread)
-        part.thread.start()
+        self._runners[partition] = started
+        self.threads.append(started.thread)
+        started.thread.start()
 
-    def _part_ended(self, fault: Fault | None) -> None:
-        """One partition's runner has ended; the others go on, whatever it has ended with."""
+    def _runner_ended(self, fault: Fault | None) -> None:
+        """Keeps the first fault; the runners of other partitions go on."""
         self.fault = self.fault or fault
 
-    def _end(self, places: Iterable[Place], *, then: Callable[[], None] | None = None) -> None:
-        """Lets partitions finish what they have begun; one that does not is left to its fate."""
-        ending = [self._parts[place] for place in places if place in self._parts]
-        for part in ending:
-            part.runner.stop()
+    def _stop_runners(
+        self, partitions: Iterable[Partition], *, then: Callable[[], None] | None = None
+    ) -> None:
+        """Stops runners when they have finished their batch; abandons those that are too slow."""
+        ending = [self._runners[p] for p in partitions if p in self._runners]
+        for each in ending:
+            each.runner.stop()
         until = time.monotonic() + REVOKE_SECONDS
-        for part in ending:
-            part.thread.join(max(0.0, until - time.monotonic()))
-            if part.thread.is_alive():
-                part.runner.abandon()
-            part.is_assigned = False
+        for each in ending:
+            each.thread.join(max(0.0, until - time.monotonic()))
+            if each.thread.is_alive():
+                each.runner.abandon()
+            each.is_assigned = False
         if then is not None:
             then()
-        for part in ending:
-            self._parts.pop(part.place, None)
-            self._reached[part.place] = part.position
+        for each in ending:
+            self._runners.pop(each.partition, None)
+            self._last_positions[each.partition] = each.position
         self.threads[:] = [thread for thread in self.threads if thread.is_alive()]
 
     def _all_faulted(self) -> bool:
-        parts = list(self._parts.values())
-        return bool(parts) and all(part.runner.fault is not None for part in parts)
+        runners = list(self._runners.values())
+        return bool(runners) and all(each.runner.fault is not None for each in runners)
 
     # Failing
 
@@ -303,7 +309,7 @@ class KafkaWorker(Worker):
         self._stop.wait(delay)
 
     def _note_failing(self, text: str, delay_seconds: float) -> None:
-        """Tells those who ask, if the store takes as much as that."""
+        """Records what the worker waits for, if the store can be reached."""
         until = self._wiring.clock.now() + timedelta(seconds=delay_seconds)
         reason = clean(f"what it needs: {text}", MAX_MESSAGE_CHARACTERS)
         with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
@@ -311,9 +317,13 @@ class KafkaWorker(Worker):
             session.note_wait(checkpoint, until, reason, keep_mark=True)
 
     def _give_up(self, fault: Fault) -> None:
-        """Ends with a fault that is no single partition's."""
+        """Ends with a fault of the whole projection, and not of one partition."""
         with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
             checkpoint = session.open_checkpoint(self.definition.name, self._wiring.feed)
             session.record_fault(checkpoint, fault)
         self._has_ended = True
         self._end_with(fault)
+
+
+def _partitions(given: Iterable[TopicPartition]) -> list[Partition]:
+    return [Partition(each.topic, each.partition) for each in given]

@@ -1,4 +1,4 @@
-"""One partition in this process: its runner, on a thread of its own."""
+"""PartitionRunner: runs a projection on one partition, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from holdfast.kafka.group_leases import GroupLeases
+from holdfast.kafka.partition import Partition
 from holdfast.kafka.partition_source import PartitionSource
-from holdfast.kafka.source import KafkaSource, feed_name
+from holdfast.kafka.subscription import Subscription
 from holdfast.model.definition import Definition
 from holdfast.runtime.run.runner import Runner
 from holdfast.runtime.run.worker import RunnerContext
@@ -17,49 +18,48 @@ from holdfast.runtime.store.faults import Fault
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
 
-Place = tuple[str, int]
-"""A topic and the number of a partition."""
-
 
 class PartitionRunner:
-    """A partition that this process works on, for one projection.
+    """One partition on which this process runs a projection.
 
-    `ended` is called on the runner's thread, at its end, with the fault it has ended with.
+    At its end the runner calls `ended` on its thread, with its fault if it has one.
     """
 
     def __init__(
         self,
         definition: Definition,
         wiring: RunnerContext,
-        source: KafkaSource,
-        place: Place,
+        subscription: Subscription,
+        partition: Partition,
         *,
         in_group: bool,
         ended: Callable[[Fault | None], None],
     ) -> None:
-        topic, number = place
-        feed = feed_name(topic, number)
-        self.place, self.is_assigned = place, True
+        self.partition, self.is_assigned = partition, True
         self.position = self.reported = 0
-        """How far it is, and how far the group knows of."""
+        """The committed position, and the last one that was reported to the group."""
         self._ended = ended
         signals = Signals()
-        signals.listen(self._heard)
+        signals.listen(self._follow_position)
         signals.listen(wiring.signals.emit)
         leases = wiring.leases
         if in_group:
             leases = GroupLeases(leases, wiring.clock, is_assigned=lambda: self.is_assigned)
         self.source = PartitionSource(
-            source, topic, number, stopping=lambda: self.runner.has_stopped
+            subscription, partition, stopping=lambda: self.runner.has_stopped
         )
         self.runner = Runner(
             definition,
             replace(
-                wiring, feed=feed, open_source=self._open_source, leases=leases, signals=signals
+                wiring,
+                feed=partition.feed,
+                open_source=self._open_source,
+                leases=leases,
+                signals=signals,
             ),
             until=None if in_group else self._head(),
         )
-        name = f"holdfast {definition.name} {feed}"
+        name = f"holdfast {definition.name} {partition.feed}"
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def _head(self) -> int:
@@ -71,7 +71,7 @@ class PartitionRunner:
     def _open_source(self, session: Session) -> Source:
         return self.source.on(session)
 
-    def _heard(self, signal: Signal) -> None:
+    def _follow_position(self, signal: Signal) -> None:
         if isinstance(signal, Started | Committed):
             self.position = signal.position
             self.source.committed(signal.position)

@@ -1,4 +1,4 @@
-"""A Kafka record, and the way from what an envelope makes of it to an event."""
+"""Record: one record of a topic; and how it becomes an event, once an envelope has decoded it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import msgspec
 from holdfast.errors import AppendError, PayloadError
 from holdfast.model.event import ForeignEvent, check_stream, check_type
 from holdfast.model.event_types import plain_json
-from holdfast.model.foreign_feed import UNDECODABLE
-from holdfast.model.foreign_feed import Undecodable as Undecodable
+from holdfast.model.foreign_feed import UNDECODABLE, Undecodable
 
-NO_ID = "-"
-"""What a topic has, instead of an id, whose brokers give none."""
+RESERVED = "holdfast."
+"""Prefix of the event types that stand for records which hold no event."""
 
 MAX_VERSION = 2**63 - 1
 
@@ -25,16 +24,16 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
 IDS = UUID("3d9f3a52-6c1e-5b0e-9f0a-7c1d6f2b8e41")
-"""The namespace of ids that are text and no UUID."""
+"""Namespace of the ids that are made from text. Never change it: such ids are in databases."""
 
 POSITIONS = UUID("a7c0f6de-25b4-5d0c-8d6b-51e8b1b0c9f3")
-"""The namespace of ids made from topic, partition and offset."""
+"""Namespace of the ids that are made from topic, partition and offset. Never change it."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One record of a topic, as the broker has it.
 
-    `timestamp_ms` is None where the record has none, `value` is None for a tombstone.
+    `timestamp_ms` is None if the record has none; `value` is None for a tombstone.
     """
 
     topic: str
@@ -46,7 +45,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
     def header(self, name: str) -> bytes | None:
-        """The value of the last header of that name; None where there is none, or no value."""
+        """The value of the last header with this name; None if it is missing, or has no value."""
         for own, value in reversed(self.headers):
             if own == name:
                 return value
@@ -57,10 +56,10 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a record says, as an envelope or your own decode function has read it.
 
     `data` is the payload: a str, bytes or msgspec.Raw is JSON text, anything else is a plain JSON
-    value (a text of your own is written as `json.dumps(text)`). `version` counts within the stream.
-    `id` is a UUID, or any text that no other event has: the same text always gives the same UUID.
-    `metadata` is a dict, or the JSON text of one. What is left out is taken from the record: the id
-    from its topic, partition and offset, `recorded_at` from its timestamp.
+    value (so plain text is written as `json.dumps(text)`). `version` counts within the stream.
+    `id` is a UUID, or a text that no other event has: the same text always gives the same UUID.
+    `metadata` is a dict, or the JSON text of one. Missing fields come from the record: the id from
+    its topic, partition and offset, `recorded_at` from its timestamp.
     """
 
     stream: str
@@ -73,7 +72,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class KafkaEvent(ForeignEvent, frozen=True, array_like=True, gc=False):
-    """An event with the record that it came in."""
+    """An event with the record from which it was decoded."""
 
     record: Record
 
@@ -84,8 +83,8 @@ class KafkaEvent(ForeignEvent, frozen=True, array_like=True, gc=False):
 def undecodable(record: Record, problem: str) -> Undecodable:
     """The error for a record; `problem` says what is wrong and what to do.
 
-    It shows names of headers and fields, never what they hold: that may be secret, and messages
-    are logged.
+    A problem names headers and fields, never their values: values may be secret, and errors are
+    logged.
     """
     return Undecodable(
         f"record of topic {record.topic!r}, partition {record.partition}, offset {record.offset} "
@@ -96,8 +95,8 @@ def undecodable(record: Record, problem: str) -> Undecodable:
 def raw_event(record: Record, decoded: Decoded, *, contiguous: bool) -> KafkaEvent:
     """The event that a record holds; raises Undecodable.
 
-    `contiguous`: whether versions count 1, 2, 3… within the stream, so that each event needs one.
-    Else a missing version is made from the offset: it grows within the partition.
+    `contiguous`: versions count 1, 2, 3… within the stream, so each event needs one. Otherwise the
+    position stands in for a missing version.
     """
     try:
         stream, type_name = check_stream(decoded.stream), _check_type(decoded.type)
@@ -123,7 +122,7 @@ def raw_event(record: Record, decoded: Decoded, *, contiguous: bool) -> KafkaEve
 
 
 def unreadable_event(record: Record, stream: str, error: Undecodable) -> KafkaEvent:
-    """The event that stands for a record that can't be decoded, in the lane of `stream`."""
+    """The event of type UNDECODABLE for a record, in the lane of `stream`."""
     text = str(error).encode("utf-8", "backslashreplace").decode()
     return KafkaEvent(
         record.offset + 1,
@@ -139,12 +138,12 @@ def unreadable_event(record: Record, stream: str, error: Undecodable) -> KafkaEv
 
 
 def record_json(record: Record) -> str:
-    """A record as JSON text: nothing of it is lost. Bytes are base64."""
+    """A record as JSON text, without any loss; bytes are base64."""
     return _encode(record).decode()
 
 
 def record_from_json(text: str) -> Record:
-    """The record that `record_json` has written."""
+    """The record in a text of `record_json`."""
     try:
         return _decode_record(text)
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -152,7 +151,7 @@ def record_from_json(text: str) -> Record:
 
 
 def stream_or_none(name: object) -> str | None:
-    """`name`, where it can be a stream's name."""
+    """`name`, if it can be a stream's name."""
     try:
         return check_stream(name)
     except AppendError:
@@ -160,7 +159,7 @@ def stream_or_none(name: object) -> str | None:
 
 
 def parse_time(text: str) -> datetime | None:
-    """A time in ISO 8601 with its zone, in UTC; None for any other text."""
+    """The time in a text, in UTC; None if it is not ISO 8601 with a zone."""
     try:
         moment = datetime.fromisoformat(text)
         return None if moment.tzinfo is None else _in_utc(moment)
@@ -185,15 +184,15 @@ def _bad_name(record: Record, decoded: Decoded) -> Undecodable:
         try:
             check(name)
         except AppendError as error:
-            # The name itself may come from anywhere in the payload.
+            # Without the name, which is a value of the payload.
             reason = str(error).replace(f"{what} {name!r}", what)
             return undecodable(record, f"{reason}; look at its producer, or decode it otherwise")
-    raise AssertionError("both names are good")
+    raise AssertionError("both names are valid")
 
 
 def _version(record: Record, version: object, *, contiguous: bool) -> int:
     if isinstance(version, str) and version.isdecimal():
-        # Not just any length: int() is slow on long texts, and refuses very long ones.
+        # Cut to 20 digits: int() is slow on long texts, and refuses very long ones.
         number = int(version if len(version) < 20 else version.lstrip("0")[:20] or "0")
         if number <= MAX_VERSION:
             return number
@@ -203,7 +202,7 @@ def _version(record: Record, version: object, *, contiguous: bool) -> int:
         raise undecodable(
             record,
             "it has no version, and the source expects versions that count 1, 2, 3… in each "
-            "stream; tell the envelope where the version is, or the source that there are none",
+            "stream; tell the envelope where the version is, or say contiguous=False",
         )
     raise undecodable(
         record,
@@ -235,9 +234,9 @@ def _id_by_position(record: Record) -> UUID:
 def _json_text(record: Record, data: Any) -> str:
     """The payload as JSON text.
 
-    It is scanned here, though it is decoded later: that costs a quarter of decoding, and without it
-    broken text would go with the event to places that can't take it, such as the queue's table (a
-    NUL), or a consumer of what is published.
+    It is decoded later, but scanned here, which costs a quarter of decoding. Otherwise broken text
+    would go with the event where it does harm: to the queue's table (a NUL), or to consumers of
+    what is published.
     """
     try:
         if type(data) is not str:
@@ -273,7 +272,7 @@ def _metadata(record: Record, metadata: Mapping[str, Any] | str) -> str:
 
 
 def _plain_text(value: Any, *, what: str = "data") -> str:
-    """A value of the user's as JSON text; what JSON can't hold is refused, never changed."""
+    """A user's value as JSON text; raises PayloadError for a value that JSON would change."""
     plain = plain_json({what: value}, what="what the decode function gave")[what]
     try:
         return _encode(plain).decode()
@@ -286,7 +285,7 @@ def _recorded_at(record: Record, moment: datetime | None) -> datetime:
         try:
             return EPOCH + (record.timestamp_ms or 0) * MILLISECOND
         except OverflowError:
-            # The broker keeps whatever number a producer gives: no reason to lose an event.
+            # The broker keeps any number that a producer sends; the event counts nevertheless.
             return EPOCH
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise undecodable(

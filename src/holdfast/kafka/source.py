@@ -1,67 +1,55 @@
-"""KafkaSource: the topics that a projection reads, and how."""
+"""KafkaSource: the topics of Kafka that a projection reads, with all its settings."""
 
 from __future__ import annotations
 
 import time
-import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
-
-import msgspec
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.kafka.brokers import QUERY_SECONDS, Brokers
 from holdfast.kafka.clients import Clients
-from holdfast.kafka.envelopes.envelope import Envelope, Holdfast, of_function
+from holdfast.kafka.dead_letter_reader import read_dead_letters
+from holdfast.kafka.envelopes.envelope import Envelope, of_function
+from holdfast.kafka.envelopes.holdfast import Holdfast
 from holdfast.kafka.errors import is_secret
+from holdfast.kafka.group_worker import KafkaWorker
+from holdfast.kafka.partition import Partition, partition_of
 from holdfast.kafka.partition_source import PartitionSource
-from holdfast.kafka.publish.dead_letters import dead_letters_sink, letter, origin_of, read_all
-from holdfast.kafka.record import (
-    Decoded,
-    KafkaEvent,
-    Record,
-    raw_event,
-    record_from_json,
-    undecodable,
-    unreadable_event,
-)
+from holdfast.kafka.publish.dead_letters import dead_letter, dead_letters_sink
+from holdfast.kafka.record import Decoded, Record
+from holdfast.kafka.record_decoder import RecordDecoder
+from holdfast.kafka.subscription import Start, Subscription
 from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.failure import WorkerLost, is_transient
-from holdfast.model.foreign_feed import NOTHING, UNDECODABLE, ForeignFeed, Undecodable
+from holdfast.model.foreign_feed import NOTHING, UNDECODABLE, ForeignFeed
 from holdfast.model.policy import Park, Policy
 from holdfast.model.projection import Projection
 from holdfast.runtime.run.foreign_source import ForeignDeadLetter
 from holdfast.runtime.run.worker import RunnerContext, Worker
 
-MAX_PARTITIONS = 1 << 14
-MAX_TOPICS = 1 << 16
-"""For numbers that no two records of dead-letter topics share, or hardly ever."""
-
-RESERVED = "holdfast."
-"""So begin the types of events that stand for records which are none."""
-
 
 class KafkaSource:
     """Topics of Kafka as the source of projections: `@app.projection(source=KafkaSource(…))`.
 
-    `topics` is a name or several; each partition is a feed. `bootstrap` is HOST:PORT, or several
-    with commas. The group `GROUP.PROJECTION` spreads partitions over the processes that run the
-    projection; it has no other say: offsets are kept with the rows.
+    `topics` is one name or several; each partition is a feed. `bootstrap` is HOST:PORT, or several
+    with commas. The consumer group `GROUP.PROJECTION` only assigns partitions to the processes that
+    run the projection; the offsets are in the database, with the rows.
 
-    `decode` says how an event lies in a record: an envelope, or a function from a Record to a
-    Decoded (None: nothing to apply). What can't be decoded is parked, as it came.
+    `decode` is an envelope, or a function from a Record to a Decoded (None: nothing to apply). A
+    record that can't be decoded is parked, and nothing of it is lost.
 
-    `contiguous`: each stream's versions count without a gap, beginning with `first_version` (None:
-    with whatever comes first). What was here before changes nothing; what comes too early waits
-    `gap_seconds` for those before it, then it is an error, VersionGap. Where nobody counts, say
-    `contiguous=False`: then the ids of the last `window_events` of each partition tell what was
-    here before.
+    `contiguous`: the versions of each stream count without a gap, from `first_version` (None: from
+    the first version that comes). A version that came before is a duplicate, and changes nothing.
+    An event that comes too early waits `gap_seconds` for those before it; then it fails with
+    VersionGap. With `contiguous=False`, for producers that count no versions, the ids of the last
+    `window_events` of each partition tell duplicates.
 
-    A record without a value, a tombstone, is passed over; with `tombstones`, it is an event of that
-    type, outside of the versions. `dead_letters` is a topic that dead events are also written to.
-    `start` is where a projection begins that has never run: with the `earliest` record that the
-    topic has, or the `latest`. `settings` are for the client itself (TLS, SASL, limits).
+    A tombstone, a record without a value, is passed over; with `tombstones`, it is an event of that
+    type, outside of the versions. `dead_letters` is a topic to which dead events are copied.
+    `start` is where a new projection begins: with the `earliest` record of the topic, or after the
+    `latest`. `settings` are for the client itself (TLS, SASL, limits).
     """
 
     def __init__(
@@ -77,7 +65,7 @@ class KafkaSource:
         window_events: int = 10_000,
         tombstones: str | None = None,
         dead_letters: str | None = None,
-        start: Literal["earliest", "latest"] = "earliest",
+        start: Start = "earliest",
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.topics = (topics,) if isinstance(topics, str) else tuple(topics)
@@ -88,13 +76,18 @@ class KafkaSource:
         if not isinstance(settings, Mapping | None):
             raise ConfigError("settings maps names of the client's settings to values")
         self.settings = dict(settings or {})
-        self.envelope = _envelope(decode)
-        self.is_usual = type(self.envelope) is Holdfast and tombstones is None
-        """Whether most records are as our publisher writes them."""
+        self.envelope = _envelope_of(decode)
         self._check()
-        self.clients = Clients(bootstrap, group, self.settings)
-        self.clients.check()
-        self.brokers = Brokers(self.clients)
+        clients = Clients(bootstrap, group, self.settings)
+        clients.check()
+        self._subscription = Subscription(
+            topics=self.topics,
+            group=group,
+            start=start,
+            clients=clients,
+            brokers=Brokers(clients),
+            decoder=RecordDecoder(self.envelope, contiguous=contiguous, tombstones=tombstones),
+        )
 
     def __repr__(self) -> str:
         shown = {n: "…" if is_secret(n) else v for n, v in self.settings.items()}
@@ -104,130 +97,56 @@ class KafkaSource:
         )
 
     def intake(self) -> ForeignFeed:
-        """How a projection takes what comes from here."""
+        """How a projection takes the events of this source."""
         unnumbered = {UNDECODABLE, NOTHING, *([self.tombstones] if self.tombstones else [])}
         return ForeignFeed(
-            decode=self._decode_again,
+            decode=self._subscription.decoder.event_of_kept,
             contiguous=self.contiguous,
             first_version=self.first_version,
             gap_seconds=self.gap_seconds,
             window_events=self.window_events,
             unnumbered=frozenset(unnumbered),
-            letter=letter if self.dead_letters else None,
+            letter=dead_letter if self.dead_letters else None,
         )
 
     def sink(self, projection: str) -> tuple[type[Projection], Policy] | None:
-        """What writes dead events of a projection to the dead-letter topic."""
+        """The sink that writes a projection's dead events to the dead-letter topic."""
         if self.dead_letters is None:
             return None
         policy = Policy.classify(transient=_passes, otherwise=Park())
-        return dead_letters_sink(self, projection), policy
+        sink = dead_letters_sink(self._subscription.clients, self.dead_letters, projection)
+        return sink, policy
 
-    def next_event(self, feed: str, after: int) -> KafkaEvent | None:
+    def next_event(self, feed: str, after: int) -> RawEvent | None:
         """The first event of a partition after a position."""
-        topic, number = self._place_of(feed)
-        part = PartitionSource(self, topic, number, stopping=lambda: False)
+        partition = partition_of(feed, self.topics)
+        reader = PartitionSource(self._subscription, partition, stopping=lambda: False)
         until = time.monotonic() + QUERY_SECONDS
         try:
-            while not (events := part.read(after, 1).events) and not part.is_at_end:
+            while not (events := reader.read(after, 1).events) and not reader.is_at_end:
                 if time.monotonic() >= until:
                     raise StoreUnavailable(f"{feed} can't be read in time")
         finally:
-            part.close()
-        return events[0] if events else None  # type: ignore[return-value]
+            reader.close()
+        return events[0] if events else None
 
     def letters(self, topic: str) -> Iterator[ForeignDeadLetter]:
-        """Dead events in a topic that others have written."""
-        known = set(self.feeds())
-        for number in self.brokers.partitions(topic):
-            for record in read_all(self, topic, number):
-                found = self._letter(record, known)
-                if found is not None:
-                    yield found
+        """The dead events in a dead-letter topic."""
+        return read_dead_letters(self._subscription, topic)
 
     @property
     def feed(self) -> str:
         """The name of its first feed."""
-        return feed_name(self.topics[0], 0)
+        return Partition(self.topics[0], 0).feed
 
     def heads(self) -> dict[str, int]:
-        """Where each partition ends; raises StoreUnavailable if that can't be had quickly."""
-        ends = self.brokers.ends_if_near(self.topics)
-        return {feed_name(*place): end for place, end in ends.items()}
-
-    def ends(self) -> dict[str, tuple[str, int]]:
-        """The topic's id and the end of each partition."""
-        ids = {topic: self.brokers.topic_id(topic) for topic in self.topics}
-        ends = self.brokers.ends(self.topics)
-        return {feed_name(*place): (ids[place[0]], end) for place, end in ends.items()}
+        """The end of each partition, by feed; raises StoreUnavailable if no broker answers soon."""
+        ends = self._subscription.brokers.ends_or_fail_fast(self.topics)
+        return {partition.feed: end for partition, end in ends.items()}
 
     def worker(self, definition: Definition, wiring: RunnerContext, *, catches_up: bool) -> Worker:
-        """What runs a projection on these topics."""
-        from holdfast.kafka.group_worker import KafkaWorker
-
-        return KafkaWorker(definition, wiring, self, catches_up=catches_up)
-
-    def event_of(self, record: Record) -> KafkaEvent | None:
-        """The event in a record; one that stands for it where it can't be decoded."""
-        try:
-            if record.value is None:
-                return self._tombstone(record)
-            decoded = self.envelope.decode(record)
-            if decoded is None:
-                return None
-            if str(decoded.type).startswith(RESERVED) or decoded.type == self.tombstones:
-                problem = "its type stands for records that are no events; give it another"
-                raise undecodable(record, problem)
-            return raw_event(record, decoded, contiguous=self.contiguous)
-        except Undecodable as error:
-            return unreadable_event(record, self._lane_of(record), error)
-
-    def feeds(self) -> list[tuple[str, int]]:
-        """All partitions there are; raises if a topic is not there, or the broker is away."""
-        return [(topic, n) for topic in self.topics for n in self.brokers.partitions(topic)]
-
-    def _tombstone(self, record: Record) -> KafkaEvent | None:
-        if self.tombstones is None:
-            return None
-        stream = self._lane_of(record)
-        decoded = Decoded(stream=stream, type=self.tombstones, data="null", version=0)
-        return raw_event(record, decoded, contiguous=True)
-
-    def _lane_of(self, record: Record) -> str:
-        """The stream of a record that can't be decoded; else a lane of its own."""
-        own = f"(undecodable) {record.topic}[{record.partition}]@{record.offset}"
-        return self.envelope.stream_of(record) or own
-
-    def _decode_again(self, kept: str) -> RawEvent:
-        record = record_from_json(kept)
-        event = self.event_of(record)
-        if event is not None:
-            return event
-        nothing = Decoded(stream=self._lane_of(record), type=NOTHING, data="null", version=0)
-        return raw_event(record, nothing, contiguous=True)
-
-    def _letter(
-        self, record: Record, known: Collection[tuple[str, int]]
-    ) -> ForeignDeadLetter | None:
-        """The event in a dead letter, by a number below 0: what is above is the feed's own."""
-        origin, feed, position = origin_of(record), None, None
-        there = record
-        if origin is not None and origin[:2] in known:
-            topic, partition, offset = origin
-            there = msgspec.structs.replace(record, topic=topic, partition=partition, offset=offset)
-            feed, position = feed_name(topic, partition), offset + 1
-        event = self.event_of(there)
-        if event is None:
-            return None
-        event = msgspec.structs.replace(event, position=_number_below_0(record))
-        return ForeignDeadLetter(feed, position, event)
-
-    def _place_of(self, feed: str) -> tuple[str, int]:
-        for topic in self.topics:
-            number = feed.removeprefix(f"{topic}[").removesuffix("]")
-            if feed == f"{topic}[{number}]" and number.isdecimal():
-                return topic, int(number)
-        raise ConfigError(f"{feed!r} is not a partition of {', '.join(self.topics)}")
+        """The worker that runs a projection on these topics."""
+        return KafkaWorker(definition, wiring, self._subscription, catches_up=catches_up)
 
     def _check(self) -> None:
         if not self.topics or not all(isinstance(t, str) and t for t in self.topics):
@@ -260,34 +179,22 @@ class KafkaSource:
             raise ConfigError(f"dead_letters is {self.dead_letters!r}, which is read as well")
         if self.contiguous and not self.envelope.has_versions:
             raise ConfigError(
-                "the source is contiguous, and its envelope says nowhere where versions are; name "
-                "the place (version=…), or say contiguous=False: then ids tell duplicates"
+                "the source is contiguous, and its envelope has no field for versions; name it "
+                "(version=…), or say contiguous=False: then ids tell duplicates"
             )
         if not self.contiguous and not self.envelope.has_ids and self.window_events:
             raise ConfigError(
-                "without versions only ids tell what was here before, and the envelope says "
-                "nowhere where they are; name the place (id=…), or accept duplicates with "
-                "window_events=0"
+                "without versions only ids tell duplicates, and the envelope has no field for "
+                "ids; name it (id=…), or accept duplicates with window_events=0"
             )
 
 
-def feed_name(topic: str, partition: int) -> str:
-    """A partition's name as a feed."""
-    return f"{topic}[{partition}]"
-
-
 def _passes(error: BaseException) -> bool:
-    """Whether a letter is written again: nobody has died of one."""
+    """Whether to try a dead letter again; WorkerLost too, as a dead letter kills no process."""
     return isinstance(error, WorkerLost) or is_transient(error)
 
 
-def _number_below_0(record: Record) -> int:
-    """A position for a record that was never in one of our feeds, by where it is."""
-    topic = zlib.crc32(record.topic.encode()) % MAX_TOPICS
-    return -((record.offset * MAX_PARTITIONS + record.partition) * MAX_TOPICS + topic + 1)
-
-
-def _envelope(decode: Envelope | Callable[[Record], Decoded | None] | None) -> Envelope:
+def _envelope_of(decode: Envelope | Callable[[Record], Decoded | None] | None) -> Envelope:
     if decode is None:
         return Holdfast()
     if isinstance(decode, type):

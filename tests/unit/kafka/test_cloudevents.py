@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import ConfigError
-from holdfast.kafka.envelopes.envelope import CloudEvents
+from holdfast.kafka.envelopes.cloudevents import CloudEvents
 from holdfast.kafka.record import Record
 from tests.support.kafka_envelopes import (
     SECRET,
@@ -275,12 +275,12 @@ def test_attributes_that_are_not_utf8_are_refused() -> None:
         ("version", 7, "'attribute:NAME', 'payload:dotted.path'"),
     ],
 )
-def test_a_setting_that_is_no_place_says_what_is_possible(
+def test_a_setting_that_is_no_field_path_says_what_is_possible(
     setting: str, text: Any, possible: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         CloudEvents(**{setting: text})
-    expected = f"CloudEvents({setting}={text!r}): this is no place; possible are {possible}"
+    expected = f"CloudEvents({setting}={text!r}): this is not a field path; possible are {possible}"
     assert str(caught.value) == expected
 
 

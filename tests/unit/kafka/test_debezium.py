@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import ConfigError, EventTypes
-from holdfast.kafka.envelopes.envelope import Debezium
+from holdfast.kafka.envelopes.debezium import Debezium
 from holdfast.kafka.record import Record
 from tests.support.kafka_envelopes import (
     SECRET,
@@ -286,12 +286,12 @@ def test_a_broken_message_is_refused(envelope: Debezium, given: Record, reason: 
         ("id", "key", "'header:NAME', 'envelope:NAME', 'payload:dotted.path'"),
     ],
 )
-def test_a_setting_that_is_no_place_says_what_is_possible(
+def test_a_setting_that_is_no_field_path_says_what_is_possible(
     setting: str, text: Any, possible: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         Debezium(**{setting: text})
-    expected = f"Debezium({setting}={text!r}): this is no place; possible are {possible}"
+    expected = f"Debezium({setting}={text!r}): this is not a field path; possible are {possible}"
     assert str(caught.value) == expected
 
 

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import ConfigError, PayloadError
-from holdfast.kafka.envelopes.envelope import Holdfast, Json, of_function
+from holdfast.kafka.envelopes.envelope import of_function
+from holdfast.kafka.envelopes.holdfast import Holdfast
+from holdfast.kafka.envelopes.json import Json
 from holdfast.kafka.record import Decoded, Record, undecodable
 from holdfast.model.event import RawEvent
 from tests.support.kafka_envelopes import SECRET, TIME_MS, event_of, record, refused, survives
@@ -172,7 +174,7 @@ def test_what_may_be_missing(value: bytes) -> None:
     assert found.recorded_at == NOON
 
 
-def test_every_place() -> None:
+def test_every_kind_of_field_path() -> None:
     envelope = Json(
         stream="payload:meta.order.id",
         type="header:type",
@@ -197,7 +199,7 @@ def test_every_place() -> None:
     assert envelope.stream_of(given) == "17"
 
 
-def test_one_place_may_serve_twice() -> None:
+def test_one_field_may_serve_twice() -> None:
     envelope = Json(stream="payload:data.order", type="payload:data.kind", id="payload:data.order")
     found = event_of(envelope, record(b'{"data":{"order":"o-1","kind":"Placed"}}'))
     assert (found.stream, found.type) == ("o-1", "Placed")
@@ -273,18 +275,20 @@ def test_where_the_stream_can_not_be_told_the_key_is_the_lane(given: bytes | Non
         "topic:a", "Key", 'payload:a"b', "payload:a\\b", "envelope:a", "attribute:a", 7, True,
     ],
 )  # fmt: skip
-def test_a_setting_that_is_no_place_says_what_is_possible(text: Any) -> None:
+def test_a_setting_that_is_no_field_path_says_what_is_possible(text: Any) -> None:
     for setting in ("stream", "type", "version", "id", "data", "metadata", "recorded_at"):
         with pytest.raises(ConfigError) as caught:
             Json(**{setting: text})
         message = str(caught.value)
-        assert message.startswith(f"Json({setting}={text!r}): this is no place; possible are ")
+        assert message.startswith(
+            f"Json({setting}={text!r}): this is not a field path; possible are "
+        )
         assert message.endswith("'key', 'topic', 'header:NAME', 'payload:dotted.path'")
 
 
 @pytest.mark.parametrize("setting", ["stream", "type", "data"])
 def test_some_things_are_always_somewhere(setting: str) -> None:
-    with pytest.raises(ConfigError, match="this is no place"):
+    with pytest.raises(ConfigError, match="this is not a field path"):
         Json(**{setting: None})  # type: ignore[arg-type]
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from holdfast import App, Backoff, ConfigError, NewEvent, Park, Policy, Poll, ProjectionFaulted, on
 from holdfast.kafka import KafkaPublisher
-from holdfast.kafka.publish import gapless_producer as pipe
+from holdfast.kafka.publish import gapless_producer
 from holdfast.runtime.signals import PollFailed, Signal
 from tests.support.kafka_mock import MockCluster
 from tests.support.kafka_read import read_topic, versions
@@ -183,7 +183,7 @@ def test_a_broker_may_have_forgotten_the_producer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After a long time, first records are waited for again."""
-    monkeypatch.setattr(pipe, "FORGET_SECONDS", 0.0)
+    monkeypatch.setattr(gapless_producer, "REFRESH_SECONDS", 0.0)
     topic = publish(mock_kafka, partitions=3)
     append(app, 20)
     app.catch_up()

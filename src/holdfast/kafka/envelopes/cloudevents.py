@@ -1,49 +1,50 @@
-"""CloudEvents, as their binding to Kafka lays them down."""
+"""The envelope of CloudEvents, in both modes of their binding to Kafka."""
 
 from __future__ import annotations
 
 import base64
 import re
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from holdfast.kafka.envelopes.field_path import (
     OTHER,
+    FieldPath,
+    Fields,
     Found,
-    Parts,
-    Place,
+    Payload,
+    PayloadReader,
     first_stream,
     header_text,
     key_text,
     missing,
-    needed,
-    optional_place_of,
-    scalar,
+    optional_field_path,
+    scalar_at,
+    text_at,
 )
 from holdfast.kafka.record import Decoded, Record, parse_time, undecodable
 from holdfast.model.foreign_feed import Undecodable
 
 PREFIX = "ce_"
-"""So begins the header of an attribute."""
+"""Prefix of the headers that are attributes."""
 
 STRUCTURED = "application/cloudevents"
-"""So begins the content type of an event that is whole in the value."""
+"""Prefix of the content types of an event that is whole in the value."""
 
 NOT_METADATA = frozenset(("specversion", "type", "time"))
-"""What an event has a place for already, or nobody asks for."""
+"""Attributes that are not metadata: an event has fields for them, or has no use for them."""
 
 
 class CloudEvents:
     """CloudEvents 1.x: whole in the value (structured, in JSON), or with their attributes in
     headers `ce_…` and the data in the value (binary); each record tells which.
 
-    `type` is the event's type, `time` is when it was recorded (the record's own time where it is
-    missing), and `id` its id where it is a UUID; any other id counts together with `source`, as
-    only both name an event. All attributes but those for which an event has a place become
-    metadata. Data must be JSON; an event without any has null.
+    `type` is the event's type, and `time` is when it was recorded (the record's own time where it
+    is missing). `id` is the event's id where it is a UUID; any other id counts together with
+    `source`, because only both identify an event. All attributes but `specversion`, `type` and
+    `time` become metadata. Data must be JSON; an event without data has null.
 
     `stream` is `attribute:NAME`, `key` or `payload:dotted.path` (in the data). By default it is the
     `subject`, which names the thing that the event is about; where an event has none, the key.
@@ -54,65 +55,72 @@ class CloudEvents:
     has_ids = True
 
     def __init__(self, *, stream: str | None = None, version: str | None = None) -> None:
-        self._stream = optional_place_of(self, "stream", stream, ("attribute", "key", "payload"))
-        self._version = optional_place_of(self, "version", version, ("attribute", "payload"))
-        self._parts = Parts([self._stream, self._version])
+        self._stream = optional_field_path(self, "stream", stream, ("attribute", "key", "payload"))
+        self._version = optional_field_path(self, "version", version, ("attribute", "payload"))
+        self._reader = PayloadReader([self._stream, self._version])
         self.has_versions = version is not None
 
     def decode(self, record: Record) -> Decoded:
         """What a record says; raises Undecodable."""
         event = _event(record)
-        data = _data(record, event)
-        parts = self._parts.of(record, data) if self._parts.are_needed else None
-        id, source = _needed(record, event, ID), _needed(record, event, SOURCE)
-        version = None
-        if self._version is not None:
-            found = self._at(self._version, record, event, parts)
-            version = scalar(record, self._version, found)
+        fields = self._with_data(event)
+        id, source = _required(event, ID), _required(event, SOURCE)
         return Decoded(
-            stream=self._stream_in(record, event, parts),
-            type=_needed(record, event, TYPE),
-            data=data,
-            version=version,
+            stream=self._stream_in(fields),
+            type=_required(event, TYPE),
+            data=fields.data.document,
+            version=scalar_at(fields, self._version),
             id=_uuid(id) or f"{source} {id}",  # A URI holds no space.
-            metadata=_metadata(record, event),
-            recorded_at=_time(record, event),
+            metadata=_metadata(event),
+            recorded_at=_time(event),
         )
 
     def stream_of(self, record: Record) -> str | None:
-        """The stream; where its place can't be read, the key."""
+        """The stream; where it can't be read, the key."""
         return first_stream(record, self._stream_alone, key_text)
 
     def _stream_alone(self, record: Record) -> str:
-        event, parts = _event(record), None
+        """The stream of an event whose data may be broken."""
+        event = _event(record)
         if self._stream is not None and self._stream.kind == "payload":
-            parts = self._parts.of(record, _data(record, event))
-        return self._stream_in(record, event, parts)
+            return self._stream_in(self._with_data(event))
+        return self._stream_in(event)
 
-    def _stream_in(self, record: Record, event: _Event, parts: Any) -> str:
+    def _stream_in(self, fields: Fields) -> str:
         if self._stream is not None:
-            return needed(record, self._stream, self._at(self._stream, record, event, parts))
-        subject = scalar(record, SUBJECT, event.attributes.get("subject"))
-        return needed(record, KEY, key_text(record)) if subject is None else str(subject)
+            return text_at(fields, self._stream)
+        subject = scalar_at(fields, SUBJECT)
+        return text_at(fields, KEY) if subject is None else str(subject)
 
-    def _at(self, place: Place, record: Record, event: _Event, parts: Any) -> Found:
-        if place.kind == "attribute":
-            return event.attributes.get(place.name)
-        if place.kind == "key":
-            return key_text(record)
-        return self._parts.at(place, parts) if place.names else msgspec.Raw(_data(record, event))
+    def _with_data(self, event: _Event) -> _WithData:
+        return _WithData(event.record, event, self._reader.read(event.record, _data(event)))
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
-    """Attributes are text where they come from headers, else JSON that is not null."""
+    """A record's attributes: text where they come from headers, else JSON that is not null."""
 
+    record: Record
     attributes: dict[str, str | msgspec.Raw]
     data: msgspec.Raw | None
     data_base64: msgspec.Raw | None = None
 
+    def at(self, path: FieldPath) -> Found:
+        if path.kind == "key":
+            return key_text(self.record)
+        return self.data_base64 if path is DATA_BASE64 else self.attributes.get(path.name)
 
-def _attribute(name: str, *, setting: str | None = None) -> Place:
-    return Place(setting or name, "attribute", (name,))
+
+class _WithData(msgspec.Struct, frozen=True, gc=False):
+    record: Record
+    event: _Event
+    data: Payload
+
+    def at(self, path: FieldPath) -> Found:
+        return self.data.at(path) if path.kind == "payload" else self.event.at(path)
+
+
+def _attribute(name: str, *, setting: str | None = None) -> FieldPath:
+    return FieldPath(setting or name, "attribute", (name,))
 
 
 SPECVERSION, TYPE, SOURCE, ID, TIME, CONTENT_TYPE, DATA_BASE64 = map(
@@ -120,7 +128,7 @@ SPECVERSION, TYPE, SOURCE, ID, TIME, CONTENT_TYPE, DATA_BASE64 = map(
     ("specversion", "type", "source", "id", "time", "datacontenttype", "data_base64"),
 )
 SUBJECT = _attribute("subject", setting="stream")
-KEY = Place("stream", "key")
+KEY = FieldPath("stream", "key")
 
 _encode = msgspec.json.Encoder().encode
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -142,8 +150,8 @@ def _event(record: Record) -> _Event:
     else:
         # A producer may leave out the content type.
         event = _structured(record)
-    if not _is_known(_needed(record, event, SPECVERSION)):
-        raise undecodable(record, f"its specversion is not 1.x, which is all we know; {OTHER}")
+    if not _is_known(_required(event, SPECVERSION)):
+        raise undecodable(record, f"its specversion is not 1.x; {OTHER}")
     return event
 
 
@@ -154,13 +162,13 @@ def _structured(record: Record) -> _Event:
         raise _no_cloud_event(record, f"its value is not a JSON object ({error})") from error
     if "specversion" not in found:
         raise _no_cloud_event(record, "its value has no field 'specversion'")
-    # Null says that an attribute is missing; as data it is a value.
+    # An attribute that is null is missing; data that is null is a value.
     data, encoded = found.pop("data", None), found.pop("data_base64", None)
     attributes: dict[str, str | msgspec.Raw] = {
         name: raw for name, raw in found.items() if bytes(raw) != b"null"
     }
     is_set = encoded is not None and bytes(encoded) != b"null"
-    return _Event(attributes, data, encoded if is_set else None)
+    return _Event(record, attributes, data, encoded if is_set else None)
 
 
 def _binary(record: Record, content_type: str | None) -> _Event:
@@ -177,7 +185,7 @@ def _binary(record: Record, content_type: str | None) -> _Event:
             raise undecodable(
                 record, f"its header 'content-type' says that its data is not JSON; {OTHER}"
             )
-    return _Event(attributes, msgspec.Raw(record.value) if record.value else None)
+    return _Event(record, attributes, msgspec.Raw(record.value) if record.value else None)
 
 
 def _no_cloud_event(record: Record, why: str) -> Undecodable:
@@ -186,44 +194,43 @@ def _no_cloud_event(record: Record, why: str) -> Undecodable:
     )
 
 
-def _needed(record: Record, event: _Event, place: Place) -> str:
-    text = needed(record, place, event.attributes.get(place.name))
+def _required(event: _Event, path: FieldPath) -> str:
+    text = text_at(event, path)
     if not text:
-        raise missing(record, place)
+        raise missing(event.record, path)
     return text
 
 
-def _data(record: Record, event: _Event) -> str:
+def _data(event: _Event) -> str:
     """The data as JSON text; null where there is none."""
     try:
         if event.data_base64 is None:
             return "null" if event.data is None else bytes(event.data).decode()
         if event.data is not None:
-            raise undecodable(record, f"it has both data and data_base64; {OTHER}")
-        content_type = scalar(record, CONTENT_TYPE, event.attributes.get("datacontenttype"))
+            raise undecodable(event.record, f"it has both data and data_base64; {OTHER}")
+        content_type = scalar_at(event, CONTENT_TYPE)
         if isinstance(content_type, str) and not _is_json(content_type):
             raise undecodable(
-                record, f"its datacontenttype says that its data is not JSON; {OTHER}"
+                event.record, f"its datacontenttype says that its data is not JSON; {OTHER}"
             )
-        text = needed(record, DATA_BASE64, event.data_base64)
-        return base64.b64decode(text, validate=True).decode()
+        return base64.b64decode(text_at(event, DATA_BASE64), validate=True).decode()
     except ValueError as error:
-        raise undecodable(record, f"its data is not UTF-8, or not base64; {OTHER}") from error
+        raise undecodable(event.record, f"its data is not UTF-8, or not base64; {OTHER}") from error
 
 
-def _metadata(record: Record, event: _Event) -> str:
+def _metadata(event: _Event) -> str:
     found = {name: at for name, at in event.attributes.items() if name not in NOT_METADATA}
     try:
         return _encode(found).decode()
     except UnicodeError as error:
-        raise undecodable(record, f"its attributes are not UTF-8; {OTHER}") from error
+        raise undecodable(event.record, f"its attributes are not UTF-8; {OTHER}") from error
 
 
-def _time(record: Record, event: _Event) -> datetime | None:
-    text = scalar(record, TIME, event.attributes.get("time"))
+def _time(event: _Event) -> datetime | None:
+    text = scalar_at(event, TIME)
     moment = parse_time(text) if isinstance(text, str) else None
     if moment is None and text is not None:
-        raise undecodable(record, f"its time is not one as RFC 3339 writes it; {OTHER}")
+        raise undecodable(event.record, f"its time is not one as RFC 3339 writes it; {OTHER}")
     return moment
 
 

@@ -1,4 +1,4 @@
-"""What Debezium's outbox event router writes."""
+"""The envelope of Debezium's outbox event router."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import msgspec
 
 from holdfast.kafka.envelopes.field_path import (
     OTHER,
+    FieldPath,
     Found,
-    Parts,
-    Place,
+    Payload,
+    PayloadReader,
+    field_path,
     first_stream,
     header_text,
     key_text,
-    needed,
-    optional_place_of,
-    place_of,
-    scalar,
+    optional_field_path,
+    scalar_at,
+    text_at,
 )
 from holdfast.kafka.record import Decoded, Record, undecodable
 from holdfast.model.event_types import VERSION_KEY
 from holdfast.model.foreign_feed import Undecodable
 
 INTERNAL = "__debezium"
-"""So begin headers that are about the connector, and not about the event."""
+"""Prefix of the headers that describe the connector, and not the event."""
 
 
 class Debezium:
@@ -53,49 +54,44 @@ class Debezium:
         id: str | None = "header:id",
     ) -> None:
         kinds = ("header", "envelope", "payload")
-        self._stream = place_of(self, "stream", stream, ("key", *kinds))
-        self._type = place_of(self, "type", type, (*kinds, "topic"))
-        self._version = optional_place_of(self, "version", version, kinds)
-        self._id = optional_place_of(self, "id", id, kinds)
-        places = [p for p in (self._stream, self._type, self._version, self._id) if p is not None]
-        self._parts = Parts(places)
-        self._taken = {
-            kind: frozenset(p.name for p in places if p.kind == kind)
-            for kind in ("header", "envelope")
-        }
-        self._has_envelope = any(p.kind == "envelope" for p in places)
+        self._stream = field_path(self, "stream", stream, ("key", *kinds))
+        self._type = field_path(self, "type", type, (*kinds, "topic"))
+        self._version = optional_field_path(self, "version", version, kinds)
+        self._id = optional_field_path(self, "id", id, kinds)
+        paths = [p for p in (self._stream, self._type, self._version, self._id) if p is not None]
+        self._reader = PayloadReader(paths)
+        self._used_headers = frozenset(p.name for p in paths if p.kind == "header")
+        self._used_fields = frozenset(p.name for p in paths if p.kind == "envelope")
         self.has_versions, self.has_ids = version is not None, id is not None
 
     def decode(self, record: Record) -> Decoded:
         """What a record says; raises Undecodable."""
         message = self._message(record)
-        type_name = self._at(self._type, record, message)
+        type_name, id = scalar_at(message, self._type), scalar_at(message, self._id)
         if type_name is None:
             raise self._no_type(record)
-        id = self._scalar(self._id, record, message)
         return Decoded(
-            stream=needed(record, self._stream, self._at(self._stream, record, message)),
-            type=needed(record, self._type, type_name),
-            data=message.payload,
-            version=self._scalar(self._version, record, message),
+            stream=text_at(message, self._stream),
+            type=str(type_name),
+            data=message.payload.document,
+            version=scalar_at(message, self._version),
             id=None if id is None else str(id),
-            metadata=self._metadata(record, message),
+            metadata=self._metadata(message),
         )
 
     def stream_of(self, record: Record) -> str | None:
-        """The stream; where its place can't be read, the key."""
+        """The stream; where it can't be read, the key."""
         return first_stream(record, self._stream_in, _plain_key)
 
     def _stream_in(self, record: Record) -> str:
-        in_value = self._stream.kind in ("envelope", "payload")
-        message = self._message(record) if in_value else _Message("null", {}, None)
-        return needed(record, self._stream, self._at(self._stream, record, message))
+        if self._stream.kind in ("envelope", "payload"):
+            return text_at(self._message(record), self._stream)
+        return text_at(_Message(record, Payload("null", None, {}), {}), self._stream)
 
     def _message(self, record: Record) -> _Message:
-        """The value, taken apart."""
         value: bytes | msgspec.Raw = _without_schema(record.value or b"")
         fields: dict[str, msgspec.Raw] = {}
-        if self._has_envelope:
+        if self._used_fields:
             try:
                 fields = _object(value)
                 value = fields.pop("payload")
@@ -106,49 +102,28 @@ class Debezium:
                     "placed in the envelope; look at table.fields.additional.placement of the "
                     f"connector, or {OTHER}",
                 ) from None
-        payload = _payload(record, bytes(value))
-        parts = self._parts.of(record, payload) if self._parts.are_needed else None
-        return _Message(payload, fields, parts)
+        payload = self._reader.read(record, _payload(record, bytes(value)))
+        return _Message(record, payload, fields)
 
-    def _at(self, place: Place, record: Record, message: _Message) -> Found:
-        match place.kind:
-            case "key":
-                return _plain_key(record)
-            case "topic":
-                return record.topic
-            case "header":
-                return _plain(header_text(record, place.name))
-            case "envelope":
-                return message.fields.get(place.name)
-            case _ if place.names:
-                return self._parts.at(place, message.parts)
-            case _:
-                return msgspec.Raw(message.payload)
-
-    def _scalar(self, place: Place | None, record: Record, message: _Message) -> str | int | None:
-        if place is None:
-            return None
-        return scalar(record, place, self._at(place, record, message))
-
-    def _metadata(self, record: Record, message: _Message) -> str:
+    def _metadata(self, message: _Message) -> str:
         found: dict[str, Any] = {}
-        taken = self._taken["header"]
-        for name, value in record.headers:
-            if value is not None and name not in taken and not name.startswith(INTERNAL):
-                # What is no text, such as a trace in binary, can't be metadata.
+        for name, value in message.record.headers:
+            is_used = name in self._used_headers or name.startswith(INTERNAL)
+            if value is not None and not is_used:
+                # A header that is not text, such as a binary trace, can't be metadata.
                 with suppress(UnicodeDecodeError):
                     found[name] = _plain(value.decode())
         version = found.get(VERSION_KEY)
         if isinstance(version, str) and version.isdecimal() and len(version) < 10:
-            # A number in a header is text; this one is compared with numbers.
+            # Headers are text, and this one is compared with numbers.
             found[VERSION_KEY] = int(version)
         for name, raw in message.fields.items():
-            if name not in self._taken["envelope"]:
+            if name not in self._used_fields:
                 found[name] = raw
         try:
             return _encode(found).decode() if found else "{}"
         except UnicodeError as error:
-            raise undecodable(record, f"its fields are not UTF-8; {OTHER}") from error
+            raise undecodable(message.record, f"its fields are not UTF-8; {OTHER}") from error
 
     def _no_type(self, record: Record) -> Undecodable:
         hint = "look at table.fields.additional.placement of the connector"
@@ -163,11 +138,24 @@ class Debezium:
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False):
-    """A value's payload as JSON text, the envelope's other fields, the payload's parts."""
+    """A record with its payload, and the other fields of its envelope."""
 
-    payload: str
+    record: Record
+    payload: Payload
     fields: dict[str, msgspec.Raw]
-    parts: Any
+
+    def at(self, path: FieldPath) -> Found:
+        match path.kind:
+            case "key":
+                return _plain_key(self.record)
+            case "topic":
+                return self.record.topic
+            case "header":
+                return _plain(header_text(self.record, path.name))
+            case "envelope":
+                return self.fields.get(path.name)
+            case _:
+                return self.payload.at(path)
 
 
 class _Schema(msgspec.Struct, frozen=True):
@@ -175,7 +163,7 @@ class _Schema(msgspec.Struct, frozen=True):
 
 
 class _WithSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How Kafka Connect's JSON converter writes a value when schemas are on."""
+    """A value of Kafka Connect's JSON converter when schemas are on."""
 
     schema: _Schema | None
     payload: msgspec.Raw
@@ -189,7 +177,7 @@ _scalar = msgspec.json.Decoder(str | int).decode
 
 
 def _without_schema(value: bytes) -> bytes | msgspec.Raw:
-    # Looked for first, as most values have none, and decoding is dear.
+    # A search before decoding: most values have no schema, and decoding is slow.
     if b'"schema"' not in value or b'"payload"' not in value:
         return value
     try:
@@ -214,7 +202,7 @@ def _plain_key(record: Record) -> str | None:
 
 
 def _plain(text: str | None) -> str | None:
-    """Text as it was before a converter made JSON of it."""
+    """Text as it was before a converter turned it into JSON."""
     if text is None or not text.startswith(('"', "{")):
         return text
     try:

@@ -1,53 +1,34 @@
-"""Dead letters: events that have failed for good, in a topic for those who watch it.
+"""Dead letters: copies of dead events in a topic, for the people and tools that watch it.
 
-The letter is a message in the queue, written in the transaction that parks the event, and a sink
-delivers it: so it is there exactly if the event is dead, and arrives at least once.
+The transaction that parks a dead event also writes a message about it to the queue, and a sink
+delivers the message. So there is a dead letter if and only if the event is dead, and it arrives at
+least once.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import msgspec
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.kafka.errors import error_of, failure
-from holdfast.kafka.partition_source import record_of
+from holdfast.errors import HoldfastError
+from holdfast.kafka.clients import Clients
+from holdfast.kafka.errors import error_of
 from holdfast.kafka.record import Record, record_from_json
 from holdfast.model.event import Event
 from holdfast.model.foreign_feed import DeadEvent, DeadLetter
 from holdfast.model.projection import Projection, Tx, on
 
-if TYPE_CHECKING:
-    from holdfast.kafka.source import KafkaSource
-
 PREFIX = "holdfast-dead-"
-"""So begin the headers that tell of an event's death. Those that it had are kept."""
+"""Prefix of the headers that a dead letter has in addition to those of its record."""
 
 DELIVERY_SECONDS = 30.0
-"""How long the brokers may take for one letter."""
+"""Timeout of the brokers' acknowledgement of one dead letter."""
 
-ORIGINS = (
-    (f"{PREFIX}topic", f"{PREFIX}partition", f"{PREFIX}offset"),
-    ("__connect.errors.topic", "__connect.errors.partition", "__connect.errors.offset"),
-)
-"""Headers, in text, that say where a record was before: ours, and Kafka Connect's."""
-
-SPRING = ("kafka_dlt-original-topic", "kafka_dlt-original-partition", "kafka_dlt-original-offset")
-"""Spring's, whose numbers are bytes, the highest first."""
-
-LOCAL = frozenset(
+TEMPORARY = frozenset(
     (
         KafkaError._MSG_TIMED_OUT,
         KafkaError._TIMED_OUT,
@@ -56,10 +37,12 @@ LOCAL = frozenset(
         KafkaError._QUEUE_FULL,
     )
 )
-"""Failures that are not the letter's, and pass."""
+"""Errors of the connection, which pass, and not of the dead letter."""
 
 
 class _Data(msgspec.Struct):
+    """The data of a message about a dead event; `record` is the record as JSON."""
+
     record: str
     lane: str
     error_type: str
@@ -67,47 +50,44 @@ class _Data(msgspec.Struct):
     attempts: int
 
 
-def topic_of(projection: str) -> str:
-    """The topic of the messages about a projection's dead events."""
-    return f"holdfast.dead_letters.{projection}"
-
-
-def letter(death: DeadEvent) -> DeadLetter:
-    """A message about a dead event."""
-    data = _Data(death.kept, death.lane, death.error_type, death.error_message, death.attempts)
+def dead_letter(dead: DeadEvent) -> DeadLetter:
+    """The message about a dead event."""
+    data = _Data(dead.kept, dead.lane, dead.error_type, dead.error_message, dead.attempts)
     return DeadLetter(
-        topic=topic_of(death.projection),
-        key=death.event.stream,
+        topic=_message_topic(dead.projection),
+        key=dead.event.stream,
         id=uuid4(),
         data=msgspec.json.encode(data).decode(),
-        at=death.at,
+        at=dead.at,
     )
 
 
-def dead_letters_sink(source: KafkaSource, projection: str) -> type[Projection]:
-    """The sink that writes a projection's dead events to its source's dead-letter topic."""
+def dead_letters_sink(clients: Clients, topic: str, projection: str) -> type[Projection]:
+    """The sink that writes a projection's dead events to a dead-letter topic."""
 
     class DeadLetters(_DeadLetters):
-        """Writes dead events to a topic, as they came, with headers that say why."""
+        """Writes the records of dead events to a topic, with headers that say why they died."""
 
-        @on(topic_of(projection))
+        @on(_message_topic(projection))
         def died(self, event: Event[Any], tx: Tx) -> None:  # noqa: ARG002
             self.write(msgspec.convert(event.data, _Data))
 
-    DeadLetters.source, DeadLetters.projection = source, projection
+    DeadLetters.clients, DeadLetters.topic = clients, topic
+    DeadLetters.projection = projection
     return DeadLetters
 
 
 class _DeadLetters(Projection):
     calls_out: ClassVar[bool] = True
-    source: ClassVar[KafkaSource]
+    clients: ClassVar[Clients]
+    topic: ClassVar[str]
     projection: ClassVar[str]
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
 
     def write(self, data: _Data) -> None:
-        """Writes one letter; returns when the brokers have it."""
+        """Writes one dead letter; returns when the brokers have it."""
         record = record_from_json(data.record)
         result: list[KafkaError | None] = []
 
@@ -115,21 +95,21 @@ class _DeadLetters(Projection):
             result.append(error)
 
         producer = self._producer()
-        topic = self.source.dead_letters
-        assert topic is not None
         try:
             producer.produce(
-                topic,
+                self.topic,
                 key=record.key,
                 value=record.value,
                 headers=[*record.headers, *self._headers(record, data)],
                 on_delivery=delivered,
             )
-        except (KafkaException, BufferError) as error:
-            self._failed(error_of(error) if isinstance(error, KafkaException) else None)
+        except KafkaException as error:
+            raise self._failure(error_of(error)) from error
+        except BufferError as error:
+            raise self._failure(None) from error
         producer.flush(DELIVERY_SECONDS)
         if not result or result[0] is not None:
-            self._failed(result[0] if result else None)
+            raise self._failure(result[0] if result else None)
 
     def _headers(self, record: Record, data: _Data) -> list[tuple[str, bytes]]:
         facts = {
@@ -150,53 +130,24 @@ class _DeadLetters(Projection):
         ]
 
     def _producer(self) -> Producer:
-        # One a process: the client does not survive a fork.
+        # One per process: the client does not survive a fork.
         found = self._producers.get(os.getpid())
         if found is None:
-            found = self._producers[os.getpid()] = self.source.clients.producer()
+            found = self._producers[os.getpid()] = self.clients.producer()
         return found
 
-    def _failed(self, error: KafkaError | None) -> None:
-        what = f"a dead letter can't be written to {self.source.dead_letters!r}"
+    def _failure(self, error: KafkaError | None) -> Exception:
+        """An error as ours; None stands for no answer in time."""
+        what = f"a dead letter can't be written to {self.topic!r}"
         if error is not None and error.fatal():
             self._producers.clear()
-        if error is None or error.retriable() or error.fatal() or error.code() in LOCAL:
-            # What was begun may still arrive: then it is there twice.
+        if error is None or error.retriable() or error.fatal() or error.code() in TEMPORARY:
+            # The record may still arrive: then the topic has it twice.
             why = "no answer in time" if error is None else error.str()
-            raise ConnectionError(f"{what}: {why}")
-        raise HoldfastError(f"{what}: {error.str()} ({error.name()})")
+            return ConnectionError(f"{what}: {why}")
+        return HoldfastError(f"{what}: {error.str()} ({error.name()})")
 
 
-def origin_of(record: Record) -> tuple[str, int, int] | None:
-    """The topic, partition and offset that a dead letter was at, where its headers say so."""
-    for names in ORIGINS:
-        values = [record.header(name) for name in names]
-        if all(values):
-            topic, partition, offset = (str(value, "utf-8", "replace") for value in values if value)
-            if partition.isdecimal() and offset.isdecimal():
-                return topic, int(partition), int(offset)
-    topic_, partition_, offset_ = (record.header(name) for name in SPRING)
-    if topic_ and partition_ and offset_:
-        place = topic_.decode("utf-8", "replace")
-        return place, int.from_bytes(partition_, "big"), int.from_bytes(offset_, "big")
-    return None
-
-
-def read_all(source: KafkaSource, topic: str, partition: int) -> Iterator[Record]:
-    """The records that a partition has now, the oldest first."""
-    consumer = source.clients.reader()
-    try:
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-        while True:
-            message = consumer.poll(DELIVERY_SECONDS)
-            if message is None:
-                raise StoreUnavailable(f"{topic}[{partition}] can't be read: no answer in time")
-            error = message.error()
-            if error is None:
-                yield record_of(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return
-            else:
-                raise failure(error, f"{topic}[{partition}] can't be read")
-    finally:
-        consumer.close()
+def _message_topic(projection: str) -> str:
+    """The topic of the messages about a projection's dead events."""
+    return f"holdfast.dead_letters.{projection}"

@@ -1,4 +1,4 @@
-"""KafkaPublisher: the journal, or some of its events, in a topic for others to read."""
+"""KafkaPublisher: publishes events of the journal to a topic."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from holdfast.errors import ConfigError
+from holdfast.kafka.clients import SET_BY_HOLDFAST, refuse_own_settings
 from holdfast.kafka.errors import without_secrets
-from holdfast.kafka.publish.gapless_producer import Pipe, producer
+from holdfast.kafka.publish.gapless_producer import GaplessProducer, new_producer
 from holdfast.model.event import RawEvent
 from holdfast.model.projection import CATCH_ALL, Projection, Publisher, marks_of, on
 from holdfast.runtime.engines.engine import BatchRefused, EventFailed
@@ -20,33 +21,29 @@ from holdfast.runtime.engines.engine import BatchRefused, EventFailed
 Publish = Callable[[RawEvent], None]
 
 DEFAULTS: Mapping[str, Any] = {
-    # As Java's clients do it: a stream is in the partition where they look for it.
+    # The default of Java's clients, so that they find a stream in the same partition.
     "partitioner": "murmur2_random",
-    # What a journal takes by default, and a topic by default, with room for stream and metadata.
+    # The default maximum of a journal's event and of a topic, with room for stream and metadata.
     "message.max.bytes": 1_048_000,
     "batch.size": 1_000_000,
     "log_level": 3,
 }
-"""Settings of the client that `settings` may change."""
+"""Settings of the client that `settings` may override."""
 
-OURS: Mapping[str, str | None] = {
-    "bootstrap.servers": "bootstrap",
-    "metadata.broker.list": "bootstrap",
-    "message.timeout.ms": "timeout_seconds",
-    "delivery.timeout.ms": "timeout_seconds",
-    "acks": None,
-    "request.required.acks": None,
-    "enable.idempotence": None,
-    "enable.gapless.guarantee": None,
-    "retries": None,
-    "message.send.max.retries": None,
-    "transactional.id": None,
-    "delivery.report.only.error": None,
-    "on_delivery": None,
-    "error_cb": None,
-    "logger": None,
-}
-"""Those that it may not, and which attribute says the same."""
+OWN_SETTINGS: Mapping[str, str] = {
+    "bootstrap.servers": "say bootstrap = … instead",
+    "metadata.broker.list": "say bootstrap = … instead",
+    "message.timeout.ms": "say timeout_seconds = … instead",
+    "delivery.timeout.ms": "say timeout_seconds = … instead",
+} | dict.fromkeys(
+    (
+        *("acks", "request.required.acks", "retries", "message.send.max.retries"),
+        *("enable.idempotence", "enable.gapless.guarantee", "transactional.id"),
+        *("delivery.report.only.error", "on_delivery", "error_cb", "logger"),
+    ),
+    SET_BY_HOLDFAST,
+)
+"""Settings of the client that `settings` may not have, and what to do instead."""
 
 TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -57,14 +54,14 @@ class KafkaPublisher(Publisher):
 
     `bootstrap` is HOST:PORT, or several with commas. `events` are the classes or type names to
     publish, by default all. `settings` are for the client itself (TLS, SASL, compression, limits).
-    `timeout_seconds` is how long the brokers may leave records without any acknowledgement.
+    `timeout_seconds` is the maximum time without any acknowledgement of the brokers.
 
     An event is a record as `holdfast.kafka.Holdfast` reads it: the stream is its key, the payload
-    its value, the rest is in headers. A checkpoint moves when all brokers that should have the
-    records have them, so that none is lost. Some may come twice, and within a stream never a
-    version before the one that precedes it: who passes over versions that are not greater than the
-    last sees each once and in order. Brokers that are away are waited for; an event that they
-    refuse goes to the policy.
+    its value, and the rest is in headers. The checkpoint moves when all in-sync replicas have the
+    records, so that none is lost. A record may come twice, but within a stream no version comes
+    before the one that precedes it: a reader that passes over versions that are not greater than
+    the last sees each event once and in order. While the brokers are away, the publisher waits; an
+    event that they refuse goes to the policy.
     """
 
     topic: ClassVar[str]
@@ -94,72 +91,72 @@ class KafkaPublisher(Publisher):
             **self.settings,
             "bootstrap.servers": self.bootstrap,
             "acks": "all",
-            # Whoever gives up does so with all that is behind it, and closes the pipe.
+            # The producer gives up all its records together, by `timeout_seconds`, and is closed.
             "message.timeout.ms": 0,
         }
         self._check_settings()
         self._batch_bytes = int(self._settings["batch.size"])
         # By process: the client does not survive a fork.
-        self._idle: defaultdict[int, deque[Pipe]] = defaultdict(deque)
-        self._alone_for = 0
-        """So many events more are sent one by one: one of them was refused, or all together."""
+        self._idle: defaultdict[int, deque[GaplessProducer]] = defaultdict(deque)
+        self._left_singly = 0
+        """How many events are still to be sent one by one, after their batch was refused."""
 
     @contextmanager
     def batch(self) -> Iterator[Publish]:
         """The block in which the events of one transaction are published."""
-        pipe: Pipe | None = None
+        producer: GaplessProducer | None = None
         sent = 0
 
         def publish(event: RawEvent) -> None:
-            nonlocal pipe, sent
-            if pipe is None:
-                pipe = self._take()
+            nonlocal producer, sent
+            if producer is None:
+                producer = self._take()
             sent += 1
             try:
-                pipe.publish(event)
+                producer.publish(event)
             except EventFailed:
-                self._alone_for = 0
+                self._left_singly = 0
                 raise
-            if pipe.singly:
-                self._passed()
+            if producer.singly:
+                self._published_singly()
 
         try:
             yield publish
-            if pipe is not None:
-                pipe.flush()
+            if producer is not None:
+                producer.flush()
         except BatchRefused:
-            self._alone_for = sent
+            self._left_singly = sent
             raise
         finally:
-            if pipe is not None:
-                self._put_back(pipe)
+            if producer is not None:
+                self._put_back(producer)
 
-    def _take(self) -> Pipe:
+    def _take(self) -> GaplessProducer:
         idle = self._idle[os.getpid()]
-        if not self._alone_for and idle:
+        if not self._left_singly and idle:
             return idle.pop()
-        return Pipe(
+        return GaplessProducer(
             {**self._settings, "batch.size": self._batch_bytes},
             self.topic,
-            singly=self._alone_for > 0,
+            singly=self._left_singly > 0,
             timeout_seconds=self.timeout_seconds,
-            shown=self._shown,
+            mask=self._masked,
         )
 
-    def _put_back(self, pipe: Pipe) -> None:
-        if pipe.is_clean and not pipe.singly:
-            self._idle[os.getpid()].append(pipe)
+    def _put_back(self, producer: GaplessProducer) -> None:
+        if producer.is_clean and not producer.singly:
+            self._idle[os.getpid()].append(producer)
         else:
-            pipe.close()
+            producer.close()
 
-    def _passed(self) -> None:
-        """An event was taken alone. If all of them are, they were too large together."""
-        if self._alone_for:
-            self._alone_for -= 1
-            if not self._alone_for:
+    def _published_singly(self) -> None:
+        """Counts down; if the brokers take every event alone, the batch was too large."""
+        if self._left_singly:
+            self._left_singly -= 1
+            if not self._left_singly:
                 self._batch_bytes = max(1, self._batch_bytes // 4)
 
-    def _shown(self, text: str) -> str:
+    def _masked(self, text: str) -> str:
         return without_secrets(text, self.settings)
 
     def _check(self) -> None:
@@ -187,16 +184,13 @@ class KafkaPublisher(Publisher):
 
     def _check_settings(self) -> None:
         where = type(self).__qualname__
-        for name, ours in OURS.items():
-            if name in self.settings:
-                hint = f"say {ours} = … instead" if ours else "holdfast sets it itself"
-                raise ConfigError(f"{where}.settings has {name!r}: {hint}")
+        refuse_own_settings(self.settings, OWN_SETTINGS, where=f"{where}.settings")
         if self._settings["partitioner"] == "random":
             raise ConfigError(
                 f"{where}.settings has 'partitioner': 'random', which scatters a stream over "
                 "partitions and loses its order; leave it out"
             )
-        # Not what the client opens files for: they need not be where nothing is published.
-        offline = {"bootstrap.servers", "security.protocol"}
-        tried = {name: value for name, value in self._settings.items() if name not in offline}
-        producer({**tried, "enable.idempotence": True}, self._shown)
+        # With the security protocol the client would open files, which need not exist here.
+        online = {"bootstrap.servers", "security.protocol"}
+        tried = {name: value for name, value in self._settings.items() if name not in online}
+        new_producer({**tried, "enable.idempotence": True}, self._masked)
