@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from bench.case import Case, Database, Sample, WrongResult
 from bench.connection import connect, is_sqlite
 from bench.workload import CHECK_SUMS_SQL, CheckSums, expected
-from holdfast.runtime.run import batch_reader as reading
+from holdfast import App
 
 POSTGRES_TABLE = """
 CREATE TABLE account_balance (
@@ -37,14 +38,10 @@ By itself it folds as many as it has time for, which depends on the machine.
 """
 
 
-@contextmanager
-def flushing(factor: int) -> Iterator[None]:
-    """A TableProjection folds at most so many times 10,000 events before it writes."""
-    before, reading.FOLD_FACTOR = reading.FOLD_FACTOR, factor
-    try:
-        yield
-    finally:
-        reading.FOLD_FACTOR = before
+def flushing(app: App, events: int) -> App:
+    """The app, whose TableProjections fold at most this many events before they write."""
+    app._limits = replace(app._limits, fold_events=events)
+    return app
 
 
 class Run(Protocol):

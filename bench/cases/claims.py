@@ -146,7 +146,7 @@ def _claim(claims: SqlClaims, token: str, *, lanes: int) -> float:
         raise WrongResult(f"{len(taken)} lanes were claimed, and should {lanes}")
     with claims.session.transaction():
         claims.unclaim([claim.head.id for claim in taken])
-        claims.settle(token, dict.fromkeys([claim.lane for claim in taken], 0))
+        claims.release(token, dict.fromkeys([claim.lane for claim in taken], 0))
     return seconds
 
 

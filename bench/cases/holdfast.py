@@ -102,13 +102,11 @@ def catch_up_table(url: str, *, events: int) -> Sample:
 
 def catch_up_10k(url: str, *, events: int) -> Sample:
     """It writes as often as the set-based SQL that it is compared with."""
-    with flushing(1):
-        return catch_up_table(url, events=events)
+    return catch_up(flushing(table_app(url), 10_000), events)
 
 
 def catch_up_50k(url: str, *, events: int) -> Sample:
-    with flushing(5):
-        return catch_up_table(url, events=events)
+    return catch_up(flushing(table_app(url), 50_000), events)
 
 
 def catch_up_handlers(url: str, *, events: int) -> Sample:

@@ -77,8 +77,7 @@ def run_batches(url: str) -> Sample:
     with closing(table_app(url)) as app:
         commits.listen_to(app)
         watch = Stopwatch()
-        with flushing(5):
-            app.catch_up()
+        flushing(app, FLUSH_EVENTS).catch_up()
         sample = watch.sample(0)
     first, last = commits.moments[0], commits.moments[-1]
     return Sample(

@@ -11,6 +11,7 @@ from bench.case import Case, Database, Sample, Scale, Stopwatch
 from bench.cases.holdfast import add_table
 from bench.together import together
 from holdfast import App
+from holdfast.runtime.limits import LIMITS
 
 PROCESSES = 2
 PROJECTIONS = 4
@@ -83,8 +84,10 @@ def run_shards(
     return together(url, processes=PROCESSES, work=work, events=events)
 
 
-def work_shard(url: str, number: int, begin: Callable[[], object]) -> Sample:
-    with closing(App(url)) as app:
+def work_shard(
+    url: str, number: int, begin: Callable[[], object], *, fold_events: int = LIMITS.fold_events
+) -> Sample:
+    with closing(catch_up.flushing(App(url), fold_events)) as app:
         add_table(app, "account_balance", shards=PROCESSES)
         head = app.journal.head()
         begin()
@@ -99,5 +102,4 @@ def work_shard(url: str, number: int, begin: Callable[[], object]) -> Sample:
 
 
 def work_small_shard(url: str, number: int, begin: Callable[[], object]) -> Sample:
-    with catch_up.flushing(1):
-        return work_shard(url, number, begin)
+    return work_shard(url, number, begin, fold_events=10_000)

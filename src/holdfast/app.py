@@ -30,6 +30,7 @@ from holdfast.model.poll import Poll
 from holdfast.model.projection import Projection, TableProjection
 from holdfast.running import STOP_SECONDS, Running
 from holdfast.runtime.engines.invoke import Invoker
+from holdfast.runtime.limits import LIMITS
 from holdfast.runtime.outbox.inline import Inline
 from holdfast.runtime.outbox.relay import Relay
 from holdfast.runtime.outbox.replay import replay
@@ -99,6 +100,7 @@ class App:
         self.events = events or EventTypes()
         self._clock = clock or SystemClock()
         self._auto_migrate = auto_migrate
+        self._limits = LIMITS
         self._catalog = Catalog()
         self._sources: dict[str, ForeignSource] = {}
         self._database: Database = _open(self.url)
@@ -111,7 +113,7 @@ class App:
         self._preparing = threading.Lock()
         self._progress = WakeSignal()
         self._supervisors: WeakSet[Supervisor] = WeakSet()
-        self._inline = Inline(self._relay, self._open_session, wake=self._database.announce)
+        self._inline = self._new_inline()
         records = EventEncoder(self.events, self._clock, max_payload_bytes=max_payload_bytes)
         self.journal = Journal(
             self._database,
@@ -321,8 +323,8 @@ class App:
         number, of = part or (0, 1)
         own = set(self._alone()[number::of])
         wanted = [d for d in self._catalog if d.name in own or self._is_shared(d)]
-        runners = [self._runner(d, until, part) for d in wanted]
-        supervisor = Supervisor(runners, wake=self._database.wake.notify)
+        workers = [self._runner(d, until, part) for d in wanted]
+        supervisor = Supervisor(workers, wake=self._database.wake.notify)
         self._supervisors.add(supervisor)
         return supervisor
 
@@ -571,7 +573,7 @@ class App:
 
     def close(self) -> None:
         """Closes all connections. Stop what runs first."""
-        self._inline.close()
+        self._inline.close(STOP_SECONDS)
         self._head_reader.close()
         self._database.close()
 
@@ -589,6 +591,7 @@ class App:
             types=self.events,
             clock=self._clock,
             signals=self._signals,
+            limits=self._limits,
         )
 
     def _runner(
@@ -620,8 +623,11 @@ class App:
         self._refuse_handlers("replay items")
         relay = self._relay(definition)
         relay.prepare()
-        with closing(self._open_session()) as session, closing(Invoker()) as caller:
-            replay(relay, item, session, caller)
+        with closing(self._open_session()) as session, closing(Invoker()) as invoker:
+            replay(relay, item, session, invoker)
+
+    def _new_inline(self) -> Inline:
+        return Inline(self._relay, self._open_session, wake=self._database.announce)
 
     def _apply_inline(self, stream: str, types: Sequence[str]) -> frozenset[str]:
         return self._inline.apply(self._catalog, stream, types)
@@ -694,7 +700,7 @@ class App:
         """Called in the child of a fork, where the app goes on with connections of its own."""
         self._preparing = threading.Lock()
         self._progress = WakeSignal()
-        self._inline.forked()
+        self._inline = self._new_inline()
         self._head_reader = HeadReader(self._database)
 
 

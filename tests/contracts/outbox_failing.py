@@ -137,7 +137,6 @@ class OutboxFailingContract(OutboxSample):
         """A claim ends after a second, unless it is renewed."""
         for module in ("runtime.outbox.relay", "runtime.outbox.claim_renewal", "sql.outbox.claims"):
             monkeypatch.setattr(f"holdfast.{module}.LEASE_SECONDS", 1.0)
-        monkeypatch.setattr("holdfast.runtime.outbox.relay.KEEP_SECONDS", 0.1)
 
     @pytest.mark.parametrize("way", ["stopping", "inline", "replay"])
     @pytest.mark.usefixtures("quick_leases")

@@ -16,7 +16,6 @@ from holdfast.model.event import Event, NewEvent
 from holdfast.model.failure import Failure
 from holdfast.model.policy import Breaker, Decision, Park, Policy, Retry, RetryBudget, Skip
 from holdfast.model.projection import Projection, TableProjection, Tx, on
-from holdfast.runtime.run import runner
 from holdfast.runtime.signals import (
     BreakerOpened,
     CallbackFailed,
@@ -27,6 +26,7 @@ from holdfast.runtime.signals import (
 )
 from tests.contracts.failing import ALL, LATER, FailingSums, Poison, Sum, shown_items
 from tests.contracts.samples import Counted, eventually, execute, fetch, status_of
+from tests.support.limits import set_limits
 
 
 class PolicyContract(FailingSums):
@@ -178,16 +178,12 @@ class PolicyContract(FailingSums):
         assert later == ["2"]
 
     def test_a_wait_is_not_shortened_by_what_people_do(
-        self,
-        app: App,
-        poison: Poison,
-        register: Callable[..., None],
-        monkeypatch: pytest.MonkeyPatch,
+        self, app: App, poison: Poison, register: Callable[..., None]
     ) -> None:
         def decide(failure: Failure) -> Decision:
             return Park() if failure.event.data.n == 2 else Retry(LATER)
 
-        monkeypatch.setattr(runner, "LOOK_SECONDS", 0.01)
+        set_limits(app, recheck_seconds=0.01)
         register(Policy(on_error=decide))
         poison.bad = {1, 2}
         self.append(app, 2, 1)

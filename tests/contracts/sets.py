@@ -20,10 +20,10 @@ from holdfast.errors import ConfigError, ProjectionFaulted
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.policy import Limits, Park, Policy
 from holdfast.model.projection import SqlProjection, Tx, on
-from holdfast.runtime.run import follow
 from holdfast.runtime.store.queue_items import QueueSelection
 from tests.contracts.failing import FailingSums, Poison, shown_items
 from tests.contracts.samples import Counted, counted, execute, fetch, status_of
+from tests.support.limits import set_limits
 
 LINES = "CREATE TABLE lines (stream text, n bigint, batch_events bigint)"
 COPY = """
@@ -171,7 +171,7 @@ class SetContract(FailingSums):
         assert fetch(app, "SELECT DISTINCT batch_events FROM lines") == [(100,)]
 
     def test_numbers_without_events(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(follow, "SET_EVENTS", 5)
+        set_limits(app, range_events=5)
         self.lines(app)
         app.journal.append("a", [Counted(n) for n in range(40)])
         gone = {0, 3, *range(9, 20), 24, 39}
@@ -195,7 +195,7 @@ class SetContract(FailingSums):
     ) -> None:
         """Wherever batches end: exactly these wait, and what is behind them."""
         chance = random.Random(seed)
-        monkeypatch.setattr(follow, "SET_EVENTS", chance.randint(1, 70))
+        set_limits(app, range_events=chance.randint(1, 70))
         register(Policy(on_error=Park()))
         poison.bad = bad = set(chance.sample(range(100), chance.randint(0, 20)))
         numbers = [chance.randrange(100) for _ in range(60)]

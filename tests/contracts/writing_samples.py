@@ -11,8 +11,9 @@ from holdfast.app import App
 from holdfast.model.event import Event
 from holdfast.model.policy import Policy
 from holdfast.model.projection import Projection, Tx, on
-from holdfast.runtime.engines import handlers
+from holdfast.runtime.limits import LIMITS
 from tests.contracts.samples import Counted, fetch
+from tests.support.limits import set_limits
 
 EVENTS = 300
 """More than one group of handlers has."""
@@ -29,10 +30,10 @@ class WritingSample:
     def app(self) -> App:
         raise NotImplementedError
 
-    @pytest.fixture(params=[7, handlers.LARGEST_GROUP], ids=["small groups", "large groups"])
-    def groups(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.fixture(params=[7, LIMITS.group_events], ids=["small groups", "large groups"])
+    def groups(self, app: App, request: pytest.FixtureRequest) -> None:
         """Groups of events whose statements are waited for together."""
-        monkeypatch.setattr(handlers, "LARGEST_GROUP", request.param)
+        set_limits(app, group_events=request.param)
 
     @pytest.fixture
     def bad(self) -> set[int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast import App, QueueItem, QueueSelection
-from holdfast.runtime.failure.suspects import MARKED_DEATHS, UNCLEAN_ENDS
+from holdfast.runtime.limits import LIMITS
 from tests.support import lanes_worker
 from tests.support.lanes import KIND, Kind, Stepped, build_lanes_app, check_all_done, check_lanes
 from tests.support.lanes_worker import Spoilt
@@ -21,7 +21,7 @@ COMMAND = ("holdfast", "run", "tests.support.lanes_worker:app")
 KILLER = 10
 EVENTS = 20
 MAX_STARTS = 10
-DEATHS = UNCLEAN_ENDS + MARKED_DEATHS
+DEATHS = LIMITS.unclean_ends + LIMITS.marked_deaths
 """Two that say that something is wrong, and two that say what."""
 
 
@@ -222,7 +222,7 @@ def test_killed_while_idle_blames_nobody(store_url: str, kind: Kind, spoilt: Spo
     with build_lanes_app(store_url, kind) as app:
         append(app, 1)
         assert start_again_until(store_url, lambda: is_at_head(store_url, kind)) == 0
-        for _ in range(UNCLEAN_ENDS):
+        for _ in range(LIMITS.unclean_ends):
             with WorkerProcess(store_url, command=COMMAND) as worker:
                 worker.wait_until_said("Started")
                 worker.kill()
@@ -260,7 +260,7 @@ def test_what_people_do_in_a_crash_loop_is_no_death(
     spoilt[1] = "kill"
     with build_lanes_app(store_url, kind) as app:
         append(app, 1, 2)
-        for _ in range(UNCLEAN_ENDS):
+        for _ in range(LIMITS.unclean_ends):
             with WorkerProcess(store_url, command=COMMAND) as worker:
                 worker.wait()
         spoilt[1] = "hold"

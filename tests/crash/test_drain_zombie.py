@@ -47,7 +47,7 @@ def park_two(app: App, spoilt: set[int]) -> None:
 @contextmanager
 def standing(app: App, gate: Gate) -> Iterator[None]:
     """The app's runner stands at the gate in this block, and has ended after it."""
-    (runner,) = app.supervise(until=app.journal.head()).runners
+    (runner,) = app.supervise(until=app.journal.head()).workers
     thread = threading.Thread(target=runner.run)
     thread.start()
     try:

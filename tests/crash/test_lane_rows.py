@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import App, Event, HoldfastError, QueueSelection
-from holdfast.runtime.apply import parked_events as drain
 from tests.support.lanes import Poisoned, Stepped, build_lanes_app, check_all_done, check_lanes
+from tests.support.limits import set_limits
 
 spoilt: set[int] = set()
 
@@ -42,11 +42,9 @@ def test_only_the_next_event_can_be_added(app: App, store_url: str) -> None:
     assert check_all_done(store_url, "noted").applied == [1, 2, 3, 4]
 
 
-def test_lane_is_counted_right_after_a_full_drain(
-    app: App, store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lane_is_counted_right_after_a_full_drain(app: App, store_url: str) -> None:
     """A drain takes as many as its limit, which are all there are; then another one fails."""
-    monkeypatch.setattr(drain, "DRAIN_EVENTS", 2)
+    set_limits(app, drain_events=2)
     spoilt.add(1)
     app.journal.append("lane-1", [Stepped(1), Stepped(2)])
     app.catch_up()

@@ -26,10 +26,6 @@ from hypothesis.stateful import (
 
 from holdfast import App, Backoff, Event, Failure, HoldfastError, Poll, QueueItem, QueueSelection
 from holdfast.model.policy import Decision
-from holdfast.runtime.apply import fast_path as plain
-from holdfast.runtime.apply import parked_events as drain
-from holdfast.runtime.run import batch_reader as reading
-from holdfast.runtime.run import runner
 from holdfast.runtime.run.worker import Worker
 from holdfast.testing import FixedClock
 from tests.support.lanes import (
@@ -47,6 +43,7 @@ from tests.support.lanes import (
     check_lanes,
     take_lease,
 )
+from tests.support.limits import use_limits
 from tests.support.postgres import Databases, wait_until
 
 POLL = Poll(
@@ -168,7 +165,7 @@ class Lanes(RuleBasedStateMachine):
     @rule(commits=st.integers(1, 8))
     def hold(self, commits: int) -> None:
         supervisor = self.other.supervise(until=self.other.journal.head())
-        held = Held(supervisor.runners[0], self.other_fuse, commits)
+        held = Held(supervisor.workers[0], self.other_fuse, commits)
         self.other_fuse.clear()
         if held.stands:
             self.held = held
@@ -320,7 +317,7 @@ class Lanes(RuleBasedStateMachine):
 
     def _run(self) -> bool:
         """Runs until it has arrived, faulted or crashed; returns whether it has arrived."""
-        (run,) = self.app.supervise(until=self.app.journal.head()).runners
+        (run,) = self.app.supervise(until=self.app.journal.head()).workers
         try:
             run.run()
         except Crash:
@@ -345,11 +342,15 @@ class Lanes(RuleBasedStateMachine):
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few events make many transactions."""
-    monkeypatch.setattr(reading, "BATCH_EVENTS", 5)
-    monkeypatch.setattr(reading, "CHUNK_EVENTS", 5)
-    monkeypatch.setattr(plain, "FREE_EVENTS", 2)
-    monkeypatch.setattr(runner, "STANDBY_SECONDS", 0.01)
-    monkeypatch.setattr(drain, "DRAIN_EVENTS", 3)
+    use_limits(
+        monkeypatch,
+        chunk_events=5,
+        batch_events=5,
+        fold_events=250,
+        lookup_events=2,
+        drain_events=3,
+        standby_seconds=0.01,
+    )
 
 
 def length(examples: int) -> settings:

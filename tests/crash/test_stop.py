@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.failure.suspects import MARKED_DEATHS, UNCLEAN_ENDS
+from holdfast.runtime.limits import LIMITS
 from tests.contracts.samples import fetch
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
@@ -104,7 +104,7 @@ def test_a_handler_that_hangs_at_every_stop_is_not_to_blame(
     with build_app(store_url) as app:
         app.migrate()
         app.journal.append("account-1", [Moved(1), Moved(2, hold=str(hold)), Moved(3)])
-        for _ in range(UNCLEAN_ENDS + MARKED_DEATHS):
+        for _ in range(LIMITS.unclean_ends + LIMITS.marked_deaths):
             reached.unlink(missing_ok=True)
             seconds = "0.1" if signals == 1 else "600"
             with WorkerProcess(store_url, "--stop-seconds", seconds) as worker:

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from holdfast import App
-from holdfast.runtime.run.worker import STANDBY_SECONDS
+from holdfast.runtime.limits import LIMITS
 from tests.support.postgres import wait_until
 from tests.support.worker_app import Moved, build_app
 from tests.support.worker_checks import PROJECTIONS, await_arrival, check_rows
@@ -82,7 +82,7 @@ def test_frozen_leader_is_deposed_and_fenced(app: App, store_url: str, start: St
     await_arrival(store_url)
     frozen.freeze()
     append(app, 5)
-    time.sleep(3 * STANDBY_SECONDS)  # That nothing happens can't be awaited.
+    time.sleep(3 * LIMITS.standby_seconds)  # That nothing happens can't be awaited.
     assert leaders(app) == dict.fromkeys(PROJECTIONS, frozen.pid)
     assert check_rows(store_url).positions == dict.fromkeys(PROJECTIONS, 20)
 

@@ -10,9 +10,8 @@ import pytest
 
 from holdfast import DELETE, App, Event, Park, Policy, QueueSelection, TableProjection, on
 from holdfast.model.row_type import Key, TableSpec
-from holdfast.runtime.engines import row_cache
-from holdfast.runtime.run import batch_reader as reading
 from holdfast.sql.store.session import SqlSession
+from tests.support.limits import set_limits
 from tests.support.sql import execute
 
 DUE_SECONDS = 0.3
@@ -63,12 +62,10 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[Key]:
 
 
 def test_streams_that_begin_are_looked_up_only_where_rows_may_be(
-    store_url: str, looked_up: list[Key], monkeypatch: pytest.MonkeyPatch
+    store_url: str, looked_up: list[Key]
 ) -> None:
-    monkeypatch.setattr(row_cache, "MAX_CACHED_ROWS", 0)
-    monkeypatch.setattr(reading, "BATCH_EVENTS", 2)
-    monkeypatch.setattr(reading, "FOLD_FACTOR", 1)
     with App(store_url) as app:
+        set_limits(app, cached_rows=0, fold_events=2)
         app.projection(name="balances")(Balances)
         for stream in "ab":
             app.journal.append(stream, [Credited(1), Credited(2), Credited(4)])
@@ -85,13 +82,8 @@ def test_streams_that_begin_are_looked_up_only_where_rows_may_be(
         ]
 
 
-def test_a_row_that_came_from_the_queue_is_found(
-    store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_came_from_the_queue_is_found(store_url: str) -> None:
     """The runner has seen the table empty; then a lane is drained whose events come once more."""
-    monkeypatch.setattr(row_cache, "MAX_CACHED_ROWS", 0)
-    monkeypatch.setattr(reading, "BATCH_EVENTS", 1)
-    monkeypatch.setattr(reading, "FOLD_FACTOR", 1)
     fails, calls = True, list[int]()
     due = datetime.max.replace(tzinfo=UTC)
 
@@ -105,6 +97,7 @@ def test_a_row_that_came_from_the_queue_is_found(
                 time.sleep(0.01)
 
     with App(store_url) as app:
+        set_limits(app, cached_rows=0, fold_events=1)
         app.projection(name="balances", policy=Policy(on_error=Park()))(Slow)
         app.journal.append("b", [Credited(1), Closed()])
         app.journal.append("a", [Credited(1), Credited(10)])

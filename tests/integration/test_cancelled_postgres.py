@@ -9,11 +9,11 @@ import pytest
 
 from holdfast import App, Backoff, Event, Park, Policy, Poll, Projection, TableProjection, Tx, on
 from holdfast.errors import StoreUnavailable
-from holdfast.runtime.run import batch_reader as reading
 from holdfast.sql.postgres.database import PostgresDatabase
 from holdfast.sql.url import PostgresUrl
 from tests.contracts.samples import WAIT_SECONDS, Counted
 from tests.integration.databases import EMPTY
+from tests.support.limits import set_limits
 from tests.support.postgres import wait_until
 
 CANCELLED = 10
@@ -51,14 +51,12 @@ class Seen(Projection):
 
 
 @pytest.fixture
-def app(shared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
-    monkeypatch.setattr(reading, "BATCH_EVENTS", 1)
-    monkeypatch.setattr(reading, "CHUNK_EVENTS", 3)
-    monkeypatch.setattr(reading, "FOLD_FACTOR", 3)
+def app(shared_postgres_url: str) -> Iterator[App]:
     Seen.seen.clear()
     with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
         connection.execute(EMPTY)
     with App(shared_postgres_url) as app:
+        set_limits(app, chunk_events=3, batch_events=1, fold_events=3)
         yield app
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from holdfast import DELETE, App, ConfigError, TableProjection, on
 from holdfast.kafka import Decoded, KafkaSource, Record
-from holdfast.runtime.apply import deduplicate as ledger
 from holdfast.runtime.store.queue_items import QueueSelection
 from tests.support.bank_topic import (
     Balance,
@@ -20,6 +19,7 @@ from tests.support.bank_topic import (
     rows,
 )
 from tests.support.kafka_mock import MockCluster
+from tests.support.limits import set_limits
 
 NOW = {"gap_seconds": 0.0}
 
@@ -61,11 +61,9 @@ def lenient(record: Record) -> Decoded:
     return Decoded(stream=stream, type="Credited", data=text, version=version)
 
 
-def test_rows_and_versions_are_of_one_moment(
-    app: App, topic: Topic, other: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_and_versions_are_of_one_moment(app: App, topic: Topic, other: Topic) -> None:
     """A row that outlives its stream's version in memory is not taken for current."""
-    monkeypatch.setattr(ledger, "MAX_CACHED_STREAMS", 1)
+    set_limits(app, cached_streams=1)
     both = KafkaSource(
         [topic.name, other.name], bootstrap=topic.bootstrap, group=f"of-{topic.name}"
     )

@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from holdfast import App, Event, Journal, NewEvent, StoreUnavailable, TableProjection, on
-from holdfast.runtime.run import batch_reader as reading
 from holdfast.runtime.store.source import Chunk, Source
 from holdfast.sql.database import Database, Row
 from holdfast.sql.journal.journal_source import JournalSource
@@ -20,6 +19,7 @@ from holdfast.sql.store.session import SqlSession
 from tests.contracts.running import Sum, Sums
 from tests.contracts.samples import WAIT_SECONDS, Counted, execute, fetch
 from tests.integration.databases import OnPostgres
+from tests.support.limits import set_limits
 from tests.support.postgres import wait_until
 
 ASKED = {"after": 3, "limit": 3}
@@ -159,8 +159,7 @@ class TestReadingAhead(OnPostgres):
     ) -> None:
         """Rows are loaded, written and committed while something is asked for."""
         chance = random.Random(seed)
-        monkeypatch.setattr(reading, "CHUNK_EVENTS", chance.randint(2, 6))
-        monkeypatch.setattr(reading, "BATCH_EVENTS", chance.randint(1, 3))
+        set_limits(app, chunk_events=chance.randint(2, 6), fold_events=50 * chance.randint(1, 3))
         used = _count_answers(monkeypatch)
         app.projection(Sums)
         sums: dict[str, int] = {}
@@ -178,7 +177,7 @@ class TestReadingAhead(OnPostgres):
     ) -> None:
         """How many are read at a time goes by their size, and is mostly the same."""
         chance = random.Random(1)
-        monkeypatch.setattr(reading, "BATCH_BYTES", 64 * 1024)
+        set_limits(app, batch_bytes=64 * 1024)
         read, used = _count_reads(monkeypatch), _count_answers(monkeypatch)
 
         @app.projection

@@ -9,9 +9,9 @@ import pytest
 from psycopg.rows import dict_row
 
 from holdfast import App, Event, Projection, TableProjection, Tx, on
-from holdfast.runtime.engines import row_cache
 from holdfast.runtime.signals import PollFailed, Signal
 from tests.contracts.samples import WAIT_SECONDS, Counted, fetch
+from tests.support.limits import set_limits
 
 EVENTS = 30
 
@@ -53,11 +53,8 @@ def test_a_handler_that_changes_its_connection_is_no_harm(
         assert fetch(app, "SELECT n FROM lines ORDER BY n") == [(n,) for n in range(EVENTS)]
 
 
-def test_a_column_that_is_altered_meanwhile_is_seen(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_column_that_is_altered_meanwhile_is_seen(postgres_url: str) -> None:
     """The server refuses a statement that it has prepared for the table as it was."""
-    monkeypatch.setattr(row_cache, "MAX_CACHED_ROWS", 0)
     failures: list[str] = []
 
     def listen(signal: Signal) -> None:
@@ -66,6 +63,7 @@ def test_a_column_that_is_altered_meanwhile_is_seen(
 
     with App(postgres_url) as app:
         app.migrate()
+        set_limits(app, cached_rows=0)
         app.listen(listen)
 
         @app.projection

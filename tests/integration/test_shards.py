@@ -30,12 +30,11 @@ from holdfast import (
 )
 from holdfast.errors import LayoutChanged
 from holdfast.model.feed_names import shard_feed, shard_feeds, shard_of
-from holdfast.runtime.apply import leadership as stint
-from holdfast.runtime.run import batch_reader as reading
 from holdfast.runtime.shards import shard_worker
 from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.session import SqlSession
 from tests.contracts.samples import Counted, eventually, execute, fetch
+from tests.support.limits import set_limits, small_batches
 
 STREAMS = [f"stream-{number}" for number in range(9)]
 ALL = QueueSelection(projection="lines")
@@ -426,14 +425,12 @@ def test_rows_that_are_not_what_the_checkpoint_says_are_not_taken_over(bench: Be
 
 
 def test_a_transaction_that_people_may_not_interrupt_does_not_pass_the_barrier(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
     """After people have come between twice, it holds the checkpoint, and goes by what it sees."""
-    monkeypatch.setattr(stint, "HOLD_SECONDS", 60.0)
-    monkeypatch.setattr(stint, "TIMES_IN_VAIN", 1)
-    monkeypatch.setattr(reading, "BATCH_EVENTS", 2)
-    monkeypatch.setattr(reading, "CHUNK_EVENTS", 2)
     app = bench.app(2, policy=AGAIN)
+    small_batches(app, 2)
+    set_limits(app, lock_first_seconds=60.0, revisions_in_vain=1)
     append(app, range(9))
     app.catch_up()
     bench.seconds = 0.02
@@ -457,7 +454,7 @@ def test_a_number_that_comes_back_before_anybody_looks(
         for name in ("sums", "lines"):
             app.wait_for(name, app.journal.head())
         began = threading.Barrier(2)
-        monkeypatch.setattr(shard_worker.ShardWorker, "_look", paused(began, times=2))
+        monkeypatch.setattr(shard_worker.ShardWorker, "_check", paused(began, times=2))
         began.wait(30)
         reshard(other, 2)
         eventually(lambda: feeds(app, "lines") == shard_feeds(2))
@@ -471,7 +468,7 @@ def test_a_number_that_comes_back_before_anybody_looks(
 
 def paused(barrier: threading.Barrier, *, times: int) -> Any:
     """A look of the first worker that comes, which waits so often before it is taken."""
-    look, left = shard_worker.ShardWorker._look, [times]
+    look, left = shard_worker.ShardWorker._check, [times]
 
     def wait_and_look(self: Any) -> None:
         if self.definition.name == "lines":

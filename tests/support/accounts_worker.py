@@ -10,9 +10,9 @@ import threading
 
 from holdfast.kafka import group_leases as leases
 from holdfast.kafka import group_worker as worker
-from holdfast.runtime.run import batch_reader as reading
 from holdfast.runtime.signals import Signal
 from tests.support.accounts import build_accounts_app
+from tests.support.limits import small_batches
 from tests.support.speech import die_with_parent, say
 
 URL = "ACCOUNTS_URL"
@@ -38,7 +38,6 @@ def say_signal(signal: Signal) -> None:
 
 if URL in os.environ:
     threading.Thread(target=die_with_parent, daemon=True).start()
-    reading.BATCH_EVENTS = reading.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
     worker.REVOKE_SECONDS = float(os.environ[REVOKE_SECONDS] or worker.REVOKE_SECONDS)
     leases.LEASE_WAIT_SECONDS = float(os.environ[PATIENCE_SECONDS] or leases.LEASE_WAIT_SECONDS)
     app = build_accounts_app(
@@ -49,5 +48,6 @@ if URL in os.environ:
         slow_seconds=float(os.environ[SLOW_SECONDS]),
         on_handling=lambda event: say(f"Handling {event.stream} {event.version}"),
     )
+    small_batches(app, int(os.environ[BATCH_EVENTS]))
     app.listen(say_signal)
     say("Loaded")

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from holdfast import Backoff, Decision, Event, Failure, Park, Poll, Skip
-from holdfast.runtime.apply import parked_events as drain
-from holdfast.runtime.run import batch_reader as reading
 from tests.support.lanes import DECISIONS, KIND, Kind, Poisoned, Stepped, build_lanes_app
+from tests.support.limits import set_limits, small_batches
 from tests.support.outbox_worker import (
     DEFAULT_POLICY,
     concurrency,
@@ -139,8 +138,6 @@ if SPOILT in os.environ:
     threading.Thread(target=die_with_parent, daemon=True).start()
     spoilt = Spoilt(Path(os.environ[SPOILT]))
     slow_seconds = float(os.environ.get(SLOW_SECONDS, "0"))
-    reading.BATCH_EVENTS = reading.CHUNK_EVENTS = 7
-    drain.DRAIN_EVENTS = 5
     make_short()
     app = build_lanes_app(
         os.environ[URL],
@@ -156,6 +153,8 @@ if SPOILT in os.environ:
             failure_backoff=Backoff(delay_seconds=0.05, max_delay_seconds=0.2),
         ),
     )
+    small_batches(app, 7)
+    set_limits(app, drain_events=5)
     app.listen(say_signal)
     if SPARE_BYTES in os.environ:
         limit_memory(int(os.environ[SPARE_BYTES]))

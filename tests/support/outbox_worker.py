@@ -47,7 +47,7 @@ def make_short() -> None:
         seconds = float(os.environ[LEASE_SECONDS])
         for module in (relay, outbox):
             module.LEASE_SECONDS = seconds  # type: ignore[attr-defined]
-        relay.KEEP_SECONDS = seconds / 4
+        relay.TEND_SECONDS = seconds / 4
     if BUNDLE in os.environ:
         bundle_size.LARGEST_BUNDLE = int(os.environ[BUNDLE])
     if BACKFILL_EVENTS in os.environ:

@@ -8,7 +8,7 @@ import threading
 
 from holdfast import App, Backoff, Poll
 from holdfast.kafka import KafkaPublisher
-from holdfast.runtime.run import batch_reader as reading
+from tests.support.limits import small_batches
 from tests.support.worker import BATCH_EVENTS, URL, die_with_parent, say, say_signal
 
 TOPIC = "PUBLISH_TOPIC"
@@ -36,7 +36,7 @@ def build_publisher(url: str, *, bootstrap: str, topic: str) -> App:
 
 if TOPIC in os.environ:
     threading.Thread(target=die_with_parent, daemon=True).start()
-    reading.BATCH_EVENTS = reading.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
     app = build_publisher(os.environ[URL], bootstrap=os.environ[BOOTSTRAP], topic=os.environ[TOPIC])
+    small_batches(app, int(os.environ[BATCH_EVENTS]))
     app.listen(say_signal)
     say("Loaded")

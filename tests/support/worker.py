@@ -8,8 +8,8 @@ import os
 import threading
 
 from holdfast import Backoff, Poll
-from holdfast.runtime.run import batch_reader as reading
 from holdfast.runtime.signals import Signal
+from tests.support.limits import small_batches
 from tests.support.speech import die_with_parent as die_with_parent
 from tests.support.speech import say as say
 from tests.support.worker_app import build_app
@@ -34,8 +34,6 @@ def say_signal(signal: Signal) -> None:
 
 if URL in os.environ:
     threading.Thread(target=die_with_parent, daemon=True).start()
-    if BATCH_EVENTS in os.environ:
-        reading.BATCH_EVENTS = reading.CHUNK_EVENTS = int(os.environ[BATCH_EVENTS])
     app = build_app(
         os.environ[URL],
         writes=WRITES in os.environ,
@@ -47,5 +45,7 @@ if URL in os.environ:
         ),
         on_handling=lambda event: say(f"Handling {event.position}"),
     )
+    if BATCH_EVENTS in os.environ:
+        small_batches(app, int(os.environ[BATCH_EVENTS]))
     app.listen(say_signal)
     say("Loaded")

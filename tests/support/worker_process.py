@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from holdfast.runtime.run import batch_reader as reading
+from holdfast.runtime.limits import LIMITS
 from tests.support import worker
 from tests.support.postgres import wait_until
 from tests.support.processes import ROOT, Process
@@ -114,7 +114,7 @@ class WorkerProcess(ChildProcess):
         url: str,
         *options: str,
         slow_seconds: float = 0.0,
-        batch_events: int = reading.BATCH_EVENTS,
+        batch_events: int = LIMITS.batch_events,
         writes: bool = False,
         shards: int = 1,
         max_failures: int = 0,

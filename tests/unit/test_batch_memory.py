@@ -17,9 +17,8 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.runtime.apply import sql_ranges as set_apply
-from holdfast.runtime.run import batch_reader as reading
 from tests.contracts.samples import fetch
+from tests.support.limits import set_limits
 from tests.support.memory import peak_bytes
 
 EVENTS = 9_000
@@ -66,22 +65,18 @@ def test_an_event_that_failed_does_not_keep_those_behind_it() -> None:
 
 
 @pytest.mark.parametrize("projection", [Counts, Lines, Sets])
-def test_what_waits_behind_an_event_is_not_kept_either(
-    projection: type, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading, "FOLD_BYTES", 2**20)
-    monkeypatch.setattr(reading, "BATCH_BYTES", 2**20)
-    monkeypatch.setattr(set_apply, "BATCH_BYTES", 2**20)
+def test_what_waits_behind_an_event_is_not_kept_either(projection: type) -> None:
     with App("sqlite:///:memory:") as app:
+        set_limits(app, fold_bytes=2**20, batch_bytes=2**20)
         app.projection(policy=Policy(on_error=Park()))(projection)
         append(app, "a", "a")
         assert peak_bytes(app.catch_up) < EVENTS * len(TEXT) / 2
         assert fetch(app, "SELECT count(*) FROM holdfast_queue") == [(EVENTS + 1,)]
 
 
-def test_metadata_counts_as_payloads_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "BATCH_BYTES", 2**20)
+def test_metadata_counts_as_payloads_do() -> None:
     with App("sqlite:///:memory:") as app:
+        set_limits(app, batch_bytes=2**20)
         app.projection(Lines)
         for _ in range(0, EVENTS, 1_000):
             app.journal.append("a", [Noted("x")] * 1_000, metadata={"text": TEXT})

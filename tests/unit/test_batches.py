@@ -23,18 +23,18 @@ from holdfast import (
     Tx,
     on,
 )
-from holdfast.runtime.apply import fast_path as plain
-from holdfast.runtime.apply import feed_events as apply
 from holdfast.runtime.apply.leadership import Leadership
-from holdfast.runtime.engines import row_cache
+from holdfast.runtime.failure.recovery import Recovery
 from holdfast.runtime.failure.suspects import Suspects
-from holdfast.runtime.run import batch_reader as reading
+from holdfast.runtime.limits import LIMITS as RUNTIME
+from holdfast.runtime.run.batch_reader import BatchReader
 from holdfast.runtime.signals import Committed, Refused, Signal
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.source import Chunk, Source
 from holdfast.sql.journal.journal_source import JournalSource
 from holdfast.sql.sqlite.connection import SqliteConnection
 from tests.contracts.samples import execute, fetch
+from tests.support.limits import set_limits
 
 STREAMS = 7
 EVENTS = 60
@@ -78,18 +78,18 @@ def app() -> Iterator[App]:
         yield app
 
 
-FIVES = {"CHUNK_EVENTS": 5, "BATCH_EVENTS": 5, "FOLD_FACTOR": 1}
+FIVES = {"chunk_events": 5, "batch_events": 5, "fold_events": 5}
 LIMITS: dict[str, dict[str, float]] = {
     "as they are": {},
-    "chunks of one event": {"CHUNK_EVENTS": 1},
-    "chunks of three events": {"CHUNK_EVENTS": 3},
-    "batches of one event": {"CHUNK_EVENTS": 1, "BATCH_EVENTS": 1, "FOLD_FACTOR": 1},
-    "batches of seven events": {"CHUNK_EVENTS": 3, "BATCH_EVENTS": 7, "FOLD_FACTOR": 1},
-    "batches of few bytes": {"BATCH_BYTES": 40, "FOLD_BYTES": 40},
-    "a transaction for each event": {"SLICE_SECONDS": 0.0, "FOLD_SECONDS": 0.0},
-    "room for two rows": {**FIVES, "MAX_CACHED_ROWS": 2},
-    "two changed rows": {"CHUNK_EVENTS": 3, "MAX_CHANGED_ROWS": 2},
-    "room for no row": {**FIVES, "MAX_CACHED_ROWS": 0},
+    "chunks of one event": {"chunk_events": 1},
+    "chunks of three events": {"chunk_events": 3},
+    "batches of one event": {"chunk_events": 1, "batch_events": 1, "fold_events": 1},
+    "batches of seven events": {"chunk_events": 3, "batch_events": 7, "fold_events": 7},
+    "batches of few bytes": {"batch_bytes": 40, "fold_bytes": 40},
+    "a transaction for each event": {"batch_seconds": 0.0, "fold_seconds": 0.0},
+    "room for two rows": {**FIVES, "cached_rows": 2},
+    "two changed rows": {"chunk_events": 3, "changed_rows": 2},
+    "room for no row": {**FIVES, "cached_rows": 0},
 }
 COMMITS = {
     "batches of one event": EVENTS,
@@ -103,12 +103,8 @@ COMMITS = {
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-def test_the_rows_are_the_same_whatever_the_limits(
-    app: App, limits: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in LIMITS[limits].items():
-        owner = next(module for module in (reading, apply, row_cache) if hasattr(module, name))
-        monkeypatch.setattr(owner, name, value)
+def test_the_rows_are_the_same_whatever_the_limits(app: App, limits: str) -> None:
+    set_limits(app, **LIMITS[limits])
     committed: Counter[str] = Counter()
     app.listen(lambda s: committed.update([s.projection] if isinstance(s, Committed) else []))
     for n in range(EVENTS):
@@ -128,11 +124,9 @@ def test_the_rows_are_the_same_whatever_the_limits(
 
 
 @pytest.mark.parametrize("chunk_events", [1, 4, 1_000])
-def test_what_the_database_refuses_is_found_in_any_chunk(
-    app: App, chunk_events: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_database_refuses_is_found_in_any_chunk(app: App, chunk_events: int) -> None:
     """Events that are folded while they are read are read again, and the one to blame is parked."""
-    monkeypatch.setattr(reading, "CHUNK_EVENTS", chunk_events)
+    set_limits(app, chunk_events=chunk_events)
 
     @dataclass
     class Owner:
@@ -169,16 +163,16 @@ def test_what_the_database_refuses_is_found_in_any_chunk(
 @pytest.mark.parametrize("free_events", [1, 2, 5, 128])
 @pytest.mark.parametrize("sick", [{0}, {3, 4}, {8, 22}, {59}, {1, 15, 30, 31}])
 def test_events_of_closed_lanes_wait_wherever_they_are_looked_up(
-    free_events: int, sick: set[int], monkeypatch: pytest.MonkeyPatch
+    free_events: int, sick: set[int]
 ) -> None:
     """Of each stream, what comes before the first that fails is applied, and nothing else."""
-    monkeypatch.setattr(plain, "FREE_EVENTS", free_events)
 
     def check(n: int) -> None:
         if n in sick:
             raise ValueError("sick")
 
     with App("sqlite:///:memory:") as app:
+        set_limits(app, lookup_events=free_events)
 
         @app.projection(name="sums", policy=Policy(on_error=Park()))
         class ParkedSums(TableProjection[Sum]):
@@ -216,9 +210,7 @@ def test_events_of_closed_lanes_wait_wherever_they_are_looked_up(
 
 def test_a_slow_read_is_no_reason_to_apply_less(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else each event would be read again for the sake of the one before."""
-    monkeypatch.setattr(reading, "CHUNK_EVENTS", 20)
-    monkeypatch.setattr(apply, "SLICE_SECONDS", 0.05)
-    monkeypatch.setattr(apply, "FOLD_SECONDS", 0.05)
+    set_limits(app, chunk_events=20, batch_seconds=0.05, fold_seconds=0.05)
     reads, read = 0, JournalSource.read
 
     def read_slowly(self: JournalSource, after: int, limit: int) -> Chunk:
@@ -241,7 +233,7 @@ def test_nothing_is_read_while_a_transaction_holds_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others wait for that transaction, perhaps those who are about to read for all."""
-    monkeypatch.setattr(Leadership, "is_holding", True)
+    monkeypatch.setattr(Leadership, "locks_first", True)
     read = JournalSource.read
 
     def read_freely(self: JournalSource, after: int, limit: int) -> Chunk:
@@ -259,26 +251,28 @@ def test_nothing_is_read_while_a_transaction_holds_the_checkpoint(
         assert dict(fetch(app, "SELECT name, amount FROM sums")) == _expected_sums(EVENTS)
 
 
-def test_a_batch_has_fewer_events_where_a_process_has_died() -> None:
+def test_a_batch_has_fewer_events_where_a_process_has_died(app: App) -> None:
     """If it dies again, fewer can be to blame. What is passed, or the head, ends that."""
     ends: Callable[[Suspects], None]
-    most = reading.most_events(folds=True)
+    kind = app._catalog.find(Sums).kind
+    most, careful = RUNTIME.fold_events, RUNTIME.careful_events
     checkpoint = Checkpoint(1, "sums", "journal", 0, 1, "running", 0, 0, unclean_ends=1)
-    for ends in (lambda s: s.passed(most), lambda s: s.at_head()):
-        suspicion = Suspects()
-        reader = reading.BatchReader(
-            cast(Source, None), lambda: False, folds=True, is_careful=suspicion.is_careful
+    recovery = cast(Recovery, None)
+    for ends in (lambda s: s.passed(most, most), lambda s: s.at_head()):
+        suspects = Suspects(RUNTIME)
+        reader = BatchReader(
+            cast(Source, None), kind, limits=RUNTIME, suspects=suspects, stopping=lambda: False
         )
-        assert reader.batch_events == most
-        suspicion.begin(checkpoint, folds=True)
-        assert reader.batch_events == reading.CAREFUL_EVENTS
-        suspicion.passed(most - 1)
-        assert reader.batch_events == reading.CAREFUL_EVENTS
-        ends(suspicion)
-        assert reader.batch_events == most
-    suspicion = Suspects()
-    suspicion.begin(replace(checkpoint, unclean_ends=2), folds=True)
-    assert suspicion.alone_for == reading.CAREFUL_EVENTS
+        assert reader.limit == most
+        suspects.begin(checkpoint, recovery, most_events=most)
+        assert reader.limit == careful
+        suspects.passed(most - 1, most)
+        assert reader.limit == careful
+        ends(suspects)
+        assert reader.limit == most
+    suspects = Suspects(RUNTIME)
+    suspects.begin(replace(checkpoint, unclean_ends=2), recovery, most_events=most)
+    assert suspects.alone_events == careful
 
 
 def _expected_sums(events: int) -> dict[str, int]:

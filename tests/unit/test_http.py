@@ -61,7 +61,7 @@ def test_a_worker_is_alive_until_all_projections_have_faulted(app: App) -> None:
 
 def test_a_worker_with_a_crashed_runner_is_not_alive(app: App) -> None:
     supervisor = app.supervise()
-    supervisor.runners[0].crash(MemoryError())
+    supervisor.workers[0].crash(MemoryError())
     dead = {"live": False, "crashed": ["picky"], "faulted": ["picky"]}
     assert content(livez(supervisor)) == (503, dead)
 
@@ -81,7 +81,7 @@ def test_a_fault_in_another_process_makes_it_unready(app: App, tmp_path: Path) -
 def test_a_crash_that_the_database_does_not_know_makes_it_unready(app: App) -> None:
     supervisor = app.supervise()
     assert content(readyz(Gauges(app), supervisor))[0] == 200
-    supervisor.runners[1].crash(MemoryError())
+    supervisor.workers[1].crash(MemoryError())
     not_ready = {"ready": False, "database": "ok", "faulted": ["easy"]}
     assert content(readyz(Gauges(app), supervisor)) == (503, not_ready)
 

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast import DELETE, App, Event, NewEvent, TableProjection, on
-from holdfast.runtime.engines import row_cache
 from holdfast.runtime.engines.fold import TableEngine
-from holdfast.runtime.run import batch_reader as reading
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.transaction import Transaction
 from tests.contracts.samples import fetch
+from tests.support.limits import set_limits
 from tests.support.memory import peak_bytes
 
 TEXT_CHARACTERS = 20_000
@@ -58,20 +57,16 @@ def app() -> Iterator[App]:
 
 ROOMS: dict[str, dict[str, int]] = {
     "as it is": {},
-    "none": {"MAX_CACHED_BYTES": 0, "MAX_BATCH_BYTES": 0, "MIN_ROWS": 0},
-    "a few rows": {"MAX_CACHED_BYTES": 200, "MAX_BATCH_BYTES": 400, "MIN_ROWS": 3},
-    "loaded one by one": {"MAX_CACHED_ROWS": 4, "MAX_LOADED_BYTES": 1, "FIRST_LOADED_ROWS": 1},
-    "loaded in threes": {"MAX_CACHED_BYTES": 0, "MIN_ROWS": 0, "FIRST_LOADED_ROWS": 3},
+    "none": {"cached_bytes": 0, "changed_bytes": 0, "least_rows": 0},
+    "a few rows": {"cached_bytes": 200, "changed_bytes": 400, "least_rows": 3},
+    "loaded one by one": {"cached_rows": 4, "loaded_bytes": 1, "first_loaded_rows": 1},
+    "loaded in threes": {"cached_bytes": 0, "least_rows": 0, "first_loaded_rows": 3},
 }
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_rows_are_the_same_whatever_the_room(
-    app: App, room: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in ROOMS[room].items():
-        monkeypatch.setattr(row_cache, name, value)
-    monkeypatch.setattr(reading, "CHUNK_EVENTS", 40)
+def test_rows_are_the_same_whatever_the_room(app: App, room: str) -> None:
+    set_limits(app, chunk_events=40, **ROOMS[room])
     chance, expected = Random(5), dict[str, tuple[str, list[str]]]()
     for part in range(3):
         for n in range(150):
@@ -93,12 +88,10 @@ def test_rows_are_the_same_whatever_the_room(
         }
 
 
-def test_large_rows_leave_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_rows_leave_the_memory() -> None:
     """They come from events, and then from the table."""
-    monkeypatch.setattr(row_cache, "MAX_CACHED_BYTES", 2**20)
-    monkeypatch.setattr(row_cache, "MAX_BATCH_BYTES", 3 * 2**20)
-    monkeypatch.setattr(reading, "BATCH_BYTES", 2**20)
     with App("sqlite:///:memory:") as app:
+        set_limits(app, cached_bytes=2**20, changed_bytes=3 * 2**20, batch_bytes=2**20)
         app.projection(ByName)
         _write_and_burn(app)
 
@@ -122,7 +115,7 @@ def _write_and_burn(app: App) -> None:
 def test_one_large_row_is_not_written_for_each_event(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_cache, "MAX_BATCH_BYTES", 1_000)
+    set_limits(app, changed_bytes=1_000)
     written, advance = [], TableEngine.advance
 
     def count(

@@ -12,10 +12,8 @@ checkpoints are in the store; the group's offsets only follow them, for tools th
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
-from datetime import timedelta
+from contextlib import suppress
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -25,9 +23,9 @@ from holdfast.kafka.partition import Partition
 from holdfast.kafka.partition_runner import PartitionRunner
 from holdfast.kafka.subscription import Subscription
 from holdfast.model.definition import Definition
+from holdfast.runtime.run.supervisor import Supervisor
 from holdfast.runtime.run.worker import RunnerContext, Worker
-from holdfast.runtime.signals import PollFailed
-from holdfast.runtime.store.faults import MAX_MESSAGE_CHARACTERS, Fault, clean, fault_of
+from holdfast.runtime.store.faults import fault_of
 
 POLL_SECONDS = 0.25
 """Timeout of one poll of the group."""
@@ -58,23 +56,23 @@ class KafkaWorker(Worker):
     def __init__(
         self,
         definition: Definition,
-        wiring: RunnerContext,
+        context: RunnerContext,
         subscription: Subscription,
         *,
         catches_up: bool,
     ) -> None:
-        super().__init__(definition, wiring, None)
+        super().__init__(definition, context, None)
         self._subscription, self._catches_up = subscription, catches_up
         self._runners: dict[Partition, PartitionRunner] = {}
         self._last_positions: dict[Partition, int] = {}
         self._check_topics_at = 0.0
-        self._failures = 0
-        self._has_ended = False
+        self._supervisor = Supervisor(ended=self._runner_ended)
+        self._leaving: threading.Thread | None = None
 
     def run(self) -> None:
         """Blocks until it ends; afterwards `fault` says if something is wrong."""
         try:
-            while not (self._stop.is_set() or self._has_ended):
+            while not (self._stop.is_set() or self._has_given_up):
                 try:
                     if self._catches_up:
                         self._catch_up()
@@ -83,19 +81,23 @@ class KafkaWorker(Worker):
                 except StoreUnavailable as error:
                     self._back_off(error)
                 except HoldfastError as error:
-                    self._give_up(fault_of(error, self._wiring.clock))
+                    self._give_up(fault_of(error, self._context.clock))
         finally:
             self._stop_runners(list(self._runners))
 
     def stop(self) -> None:
         super().stop()
-        for each in list(self._runners.values()):
-            each.runner.stop()
+        self._supervisor.stop()
 
     def abandon(self) -> None:
-        for each in list(self._runners.values()):
-            if each.thread.is_alive():
-                each.runner.abandon()
+        self._supervisor.abandon()
+
+    def runs_this_thread(self) -> bool:
+        return self._supervisor.runs_this
+
+    @property
+    def has_left_threads(self) -> bool:
+        return self._leaving is not None and self._leaving.is_alive()
 
     # Without a group
 
@@ -107,9 +109,8 @@ class KafkaWorker(Worker):
         except BaseException:
             self._stop_runners(partitions)
             raise
-        for partition in partitions:
-            self._runners[partition].thread.join()
-        self._has_ended = True
+        self._supervisor.join()
+        self._has_given_up = True
 
     # In a group
 
@@ -137,8 +138,7 @@ class KafkaWorker(Worker):
         leaving = threading.Thread(target=member.close, name="holdfast leaves", daemon=True)
         leaving.start()
         leaving.join(LEAVE_SECONDS)
-        if leaving.is_alive():
-            self.threads.append(leaving)
+        self._leaving = leaving
 
     @property
     def group(self) -> str:
@@ -147,15 +147,15 @@ class KafkaWorker(Worker):
 
     def _poll_group(self, member: Consumer) -> None:
         report_at = 0.0
-        self._failures = 0
+        self._recovered()
         while not self._stop.is_set():
             if self._all_faulted():
-                self._has_ended = True
+                self._has_given_up = True
                 return
             message = member.poll(POLL_SECONDS)
             if message is not None and (error := message.error()) is not None:
                 self._check_error(error)
-            now = self._wiring.clock.monotonic()
+            now = self._context.clock.monotonic()
             if now >= report_at:
                 self._report_offsets(member, asynchronous=True)
                 report_at = now + REPORT_SECONDS
@@ -254,75 +254,33 @@ class KafkaWorker(Worker):
     # Runners
 
     def _start_runner(self, partition: Partition, *, in_group: bool) -> None:
-        started = PartitionRunner(
-            self.definition,
-            self._wiring,
-            self._subscription,
-            partition,
-            in_group=in_group,
-            ended=self._runner_ended,
+        runner = PartitionRunner(
+            self.definition, self._context, self._subscription, partition, in_group=in_group
         )
-        self._runners[partition] = started
-        self.threads.append(started.thread)
-        started.thread.start()
+        self._runners[partition] = runner
+        self._supervisor.add(runner)
 
-    def _runner_ended(self, fault: Fault | None) -> None:
+    def _runner_ended(self, runner: Worker) -> None:
         """Keeps the first fault; the runners of other partitions go on."""
-        self.fault = self.fault or fault
+        self.fault = self.fault or runner.fault
 
     def _stop_runners(
         self, partitions: Iterable[Partition], *, then: Callable[[], None] | None = None
     ) -> None:
         """Stops runners when they have finished their batch; abandons those that are too slow."""
         ending = [self._runners[p] for p in partitions if p in self._runners]
-        for each in ending:
-            each.runner.stop()
-        until = time.monotonic() + REVOKE_SECONDS
-        for each in ending:
-            each.thread.join(max(0.0, until - time.monotonic()))
-            if each.thread.is_alive():
-                each.runner.abandon()
-            each.is_assigned = False
+        self._supervisor.remove(ending, REVOKE_SECONDS)
+        for runner in ending:
+            runner.is_assigned = False
         if then is not None:
             then()
-        for each in ending:
-            self._runners.pop(each.partition, None)
-            self._last_positions[each.partition] = each.position
-        self.threads[:] = [thread for thread in self.threads if thread.is_alive()]
+        for runner in ending:
+            self._runners.pop(runner.partition, None)
+            self._last_positions[runner.partition] = runner.position
 
     def _all_faulted(self) -> bool:
         runners = list(self._runners.values())
-        return bool(runners) and all(each.runner.fault is not None for each in runners)
-
-    # Failing
-
-    def _back_off(self, error: StoreUnavailable) -> None:
-        self._failures += 1
-        poll = self.definition.poll
-        if poll.max_consecutive_failures and self._failures >= poll.max_consecutive_failures:
-            self._give_up(fault_of(error, self._wiring.clock))
-            return
-        delay = poll.failure_backoff.delay(self._failures)
-        text = self.definition.masked(str(error))
-        self._emit(PollFailed(*self._names, self._failures, text, delay))
-        self._note_failing(str(error), delay)
-        self._stop.wait(delay)
-
-    def _note_failing(self, text: str, delay_seconds: float) -> None:
-        """Records what the worker waits for, if the store can be reached."""
-        until = self._wiring.clock.now() + timedelta(seconds=delay_seconds)
-        reason = clean(f"what it needs: {text}", MAX_MESSAGE_CHARACTERS)
-        with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
-            checkpoint = session.open_checkpoint(self.definition.name, self._wiring.feed)
-            session.note_wait(checkpoint, until, reason, keep_mark=True)
-
-    def _give_up(self, fault: Fault) -> None:
-        """Ends with a fault of the whole projection, and not of one partition."""
-        with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
-            checkpoint = session.open_checkpoint(self.definition.name, self._wiring.feed)
-            session.record_fault(checkpoint, fault)
-        self._has_ended = True
-        self._end_with(fault)
+        return bool(runners) and all(runner.fault is not None for runner in runners)
 
 
 def _partitions(given: Iterable[TopicPartition]) -> list[Partition]:

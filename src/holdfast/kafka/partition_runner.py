@@ -1,9 +1,7 @@
-"""PartitionRunner: runs a projection on one partition, on a thread of its own."""
+"""PartitionRunner: runs a projection on one partition."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 
 from holdfast.kafka.group_leases import GroupLeases
@@ -14,53 +12,47 @@ from holdfast.model.definition import Definition
 from holdfast.runtime.run.runner import Runner
 from holdfast.runtime.run.worker import RunnerContext
 from holdfast.runtime.signals import Committed, Signal, Signals, Started
-from holdfast.runtime.store.faults import Fault
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
 
 
-class PartitionRunner:
-    """One partition on which this process runs a projection.
-
-    At its end the runner calls `ended` on its thread, with its fault if it has one.
-    """
+class PartitionRunner(Runner):
+    """Runs a projection on one partition, while it is assigned to this process."""
 
     def __init__(
         self,
         definition: Definition,
-        wiring: RunnerContext,
+        context: RunnerContext,
         subscription: Subscription,
         partition: Partition,
         *,
         in_group: bool,
-        ended: Callable[[Fault | None], None],
     ) -> None:
         self.partition, self.is_assigned = partition, True
         self.position = self.reported = 0
         """The committed position, and the last one that was reported to the group."""
-        self._ended = ended
+        self.source = PartitionSource(subscription, partition, stopping=lambda: self.has_stopped)
         signals = Signals()
         signals.listen(self._follow_position)
-        signals.listen(wiring.signals.emit)
-        leases = wiring.leases
+        signals.listen(context.signals.emit)
+        leases = context.leases
         if in_group:
-            leases = GroupLeases(leases, wiring.clock, is_assigned=lambda: self.is_assigned)
-        self.source = PartitionSource(
-            subscription, partition, stopping=lambda: self.runner.has_stopped
+            leases = GroupLeases(leases, context.clock, is_assigned=lambda: self.is_assigned)
+        context = replace(
+            context,
+            feed=partition.feed,
+            open_source=self._open_source,
+            leases=leases,
+            signals=signals,
         )
-        self.runner = Runner(
-            definition,
-            replace(
-                wiring,
-                feed=partition.feed,
-                open_source=self._open_source,
-                leases=leases,
-                signals=signals,
-            ),
-            until=None if in_group else self._head(),
-        )
-        name = f"holdfast {definition.name} {partition.feed}"
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        super().__init__(definition, context, until=None if in_group else self._head())
+
+    def run(self) -> None:
+        """Blocks until the runner ends; afterwards `fault` says if something is wrong."""
+        try:
+            super().run()
+        finally:
+            self.source.close()
 
     def _head(self) -> int:
         try:
@@ -75,13 +67,3 @@ class PartitionRunner:
         if isinstance(signal, Started | Committed):
             self.position = signal.position
             self.source.committed(signal.position)
-
-    def _run(self) -> None:
-        try:
-            self.runner.run()
-        except BaseException as error:
-            self.runner.crash(error)
-            raise
-        finally:
-            self._ended(self.runner.fault)
-            self.source.close()

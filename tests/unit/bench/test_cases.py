@@ -9,8 +9,8 @@ from bench.case import Sample, WrongResult
 from bench.cases import hand_written, latency, many, parked
 from bench.connection import connect
 from bench.measure import Measure
-from holdfast.runtime.run import batch_reader as reading
-from holdfast.runtime.run import follow
+from holdfast.runtime.limits import LIMITS
+from tests.support.limits import use_limits
 
 EVENTS = 1_100
 
@@ -29,9 +29,7 @@ def test_sets_of_any_size_build_the_same_rows(store_url: str) -> None:
 
 def test_one_set_is_as_large_as_a_flush() -> None:
     size = hand_written.set_sizes()["set-based-50k"]
-    assert size == follow.SET_EVENTS
-    with catch_up.flushing(5):
-        assert size == reading.most_events(folds=True)
+    assert size == LIMITS.range_events == catch_up.FLUSH_EVENTS
 
 
 @pytest.mark.parametrize("name", ["holdfast", "polling"])
@@ -74,8 +72,9 @@ def test_parked_lanes_stay_parked(store_url: str, lanes: int) -> None:
 
 
 def test_batches_come_behind_parked_lanes(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BATCH_EVENTS", "CHUNK_EVENTS"):
-        monkeypatch.setattr(reading, name, 200)
+    monkeypatch.setattr(catch_up, "FLUSH_EVENTS", 1_000)
+    monkeypatch.setattr(parked, "FLUSH_EVENTS", 1_000)
+    use_limits(monkeypatch, chunk_events=200)
     events = 200 * 5 + EVENTS
     parked.load(store_url, events, lanes=10)
     sample = parked.run_batches(store_url)

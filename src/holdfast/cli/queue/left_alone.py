@@ -57,6 +57,6 @@ def _head_of_lane(app: App, item: QueueItem) -> QueueItem:
 
 
 def _is_replayable(app: App, projection: str) -> bool:
-    definitions = [runner.definition for runner in app.supervise().runners]
+    definitions = [runner.definition for runner in app.supervise().workers]
     instances = [each.kind.projection for each in definitions if each.name == projection]
     return any(isinstance(one, Projection) and one.replayable for one in instances)

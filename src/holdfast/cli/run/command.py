@@ -96,7 +96,7 @@ def run(
     signals = _StopSignals()
     supervisor = app.supervise(part=(share.number, share.of) if share else None)
     signals.supervisor = supervisor
-    names = ", ".join(runner.definition.name for runner in supervisor.runners)
+    names = ", ".join(runner.definition.name for runner in supervisor.workers)
     if address is not None and address[1] and share is not None:
         address = address[0], address[1] + share.number
     with ExitStack() as stack:
@@ -105,7 +105,7 @@ def run(
 
             url = stack.enter_context(serving(app, supervisor, address))
             _say(f"serving /metrics, /livez and /readyz on {url}")
-        _say(f"running {plural(len(supervisor.runners), 'projection')} on {app.url}: {names}")
+        _say(f"running {plural(len(supervisor.workers), 'projection')} on {app.url}: {names}")
         if not signals.stop_requested:
             supervisor.start()
         while not supervisor.join(CHECK_INTERVAL_SECONDS):

@@ -80,9 +80,9 @@ def serving(app: App, supervisor: Supervisor, address: tuple[str, int]) -> Itera
 
 def livez(supervisor: Supervisor) -> Response:
     """Whether the process is alive: no runner has crashed, and not all have faulted."""
-    crashed = [runner.definition.name for runner in supervisor.runners if runner.crashed]
+    crashed = [runner.definition.name for runner in supervisor.workers if runner.crashed]
     faulted = [runner.definition.name for runner in supervisor.faulted]
-    is_alive = not crashed and len(faulted) < len(supervisor.runners)
+    is_alive = not crashed and len(faulted) < len(supervisor.workers)
     return _json(is_alive, {"live": is_alive, "crashed": crashed, "faulted": faulted})
 
 

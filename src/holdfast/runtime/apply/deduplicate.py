@@ -1,7 +1,7 @@
-"""Ledgers: which events of a feed have been here before, and which come too early.
+"""Deduplication: which events of a feed were applied before, and which come too early.
 
-The journal's own positions say all that; it needs no ledger. Where others write the feed, an event
-may be in it twice, or before one that precedes it. A ledger is read once and written once for each
+The journal's positions say all that. On a feed that other systems write, an event may come twice,
+or before one that precedes it in its stream. What is known is read once and written once for each
 batch, in the transaction that writes the rows.
 """
 
@@ -18,75 +18,74 @@ from holdfast.errors import Revised
 from holdfast.model.event import RawEvent
 from holdfast.model.foreign_feed import ForeignFeed, VersionGap
 from holdfast.runtime.caches import drop_oldest
+from holdfast.runtime.limits import RuntimeLimits
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.transaction import Transaction
 
 Arrival = Literal["next", "duplicate", "early"]
-"""Where an event stands: its turn, here before, or too early."""
-
-MAX_CACHED_STREAMS = 50_000
+"""How an event arrives: in its turn, again, or too early."""
 
 NEW = -1
-"""The version of a stream that nobody has seen."""
+"""The version of a stream without an event."""
 
 
 class Deduplication(Protocol):
-    """What is known of the events that have been here."""
+    """What is known of the events that have passed."""
 
     counts_all: bool
-    """Whether events that nobody handles count as well."""
+    """Whether events without a handler count too."""
 
     def load(self, events: Iterable[RawEvent]) -> Collection[str]:
-        """Looks up what is needed to place these events; returns the streams it had to look up."""
+        """Looks up what is needed to place events; returns the streams that it had to look up."""
 
     def place(self, event: RawEvent) -> Arrival: ...
 
-    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
-        """Events, up to the first whose turn it is not or that is none; returns how many.
+    def fast_path(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+        """Yields events up to the first that is not in its turn; returns how many.
 
-        Each has `passed` when the next one is taken.
+        An event has `passed` when the next one is taken.
         """
 
-    def gap(self, event: RawEvent) -> VersionGap | None:
-        """Why an event is too early; None if a person has dealt with the one before it."""
+    def begin_run(self) -> None:
+        """A run of `fast_path` begins, whose end `unpass` may take back."""
 
-    def look_again(self, event: RawEvent) -> None:
-        """Raises Revised if the event's stream is elsewhere by now than this ledger thinks."""
+    def unpass(self, failed: RawEvent) -> None:
+        """An event of the run has failed: neither it nor an event behind it has passed."""
+
+    def gap(self, event: RawEvent) -> VersionGap | None:
+        """Why an event is too early; None if an operator has dealt with the one before it."""
+
+    def check_unmoved(self, event: RawEvent) -> None:
+        """Raises Revised if the event's stream has moved on by another feed."""
 
     def overtakes(self, event: RawEvent) -> bool:
-        """Whether an event whose turn it is belongs before all that waits in its closed lane."""
+        """Whether an event in its turn belongs before all that waits in its closed lane."""
 
     def waits(self, event: RawEvent) -> RawEvent:
-        """The event is about to wait in its lane; returns it with the version by which it does."""
+        """The event is about to wait in its lane; returns it with the version that orders it."""
 
     def passed(self, event: RawEvent) -> None:
         """The event is about to be applied, or skipped."""
 
-    def begin_run(self) -> None:
-        """A run of `plain` begins, of which `unpass` may take back the end."""
-
-    def unpass(self, failed: RawEvent) -> None:
-        """An event of the run has failed: it has not passed, and no event behind it has."""
-
-    def write(self, work: Transaction, checkpoint: Checkpoint) -> None:
-        """Writes what has passed, in the transaction; raises Revised if others came between."""
+    def write(self, transaction: Transaction, checkpoint: Checkpoint) -> None:
+        """Writes what has passed; raises Revised if a stream has moved on by another feed."""
 
     def commit(self) -> None: ...
 
     def forget(self) -> None:
-        """The transaction is not in, or others may have changed something."""
+        """The transaction is not committed, or other runners may have changed something."""
 
 
 def deduplication_of(
-    intake: ForeignFeed | None, session: Session, checkpoint: Checkpoint
+    foreign: ForeignFeed | None, session: Session, checkpoint: Checkpoint, limits: RuntimeLimits
 ) -> Deduplication:
-    """The ledger of one projection on one feed."""
-    if intake is None:
+    """The deduplication of one projection on one feed."""
+    if foreign is None:
         return TrustedOrder()
-    if intake.contiguous:
-        return VersionTracker(intake, session, checkpoint)
-    return SeenIds(intake, session, checkpoint)
+    if foreign.contiguous:
+        return VersionTracker(foreign, session, checkpoint, limits)
+    return SeenIds(foreign, session, checkpoint)
 
 
 class TrustedOrder:
@@ -100,7 +99,7 @@ class TrustedOrder:
     def place(self, event: RawEvent) -> Arrival:  # noqa: ARG002
         return "next"
 
-    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+    def fast_path(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
         events = [*events]
         yield from events
         return len(events)
@@ -108,7 +107,7 @@ class TrustedOrder:
     def gap(self, event: RawEvent) -> VersionGap | None:
         raise AssertionError(f"event {event.id} is not early")
 
-    def look_again(self, event: RawEvent) -> None: ...
+    def check_unmoved(self, event: RawEvent) -> None: ...
 
     def overtakes(self, event: RawEvent) -> bool:  # noqa: ARG002
         return False
@@ -122,7 +121,7 @@ class TrustedOrder:
 
     def unpass(self, failed: RawEvent) -> None: ...
 
-    def write(self, work: Transaction, checkpoint: Checkpoint) -> None: ...
+    def write(self, transaction: Transaction, checkpoint: Checkpoint) -> None: ...
 
     def commit(self) -> None: ...
 
@@ -137,8 +136,15 @@ class VersionTracker:
 
     counts_all = True
 
-    def __init__(self, intake: ForeignFeed, session: Session, checkpoint: Checkpoint) -> None:
-        self._intake, self._session, self._checkpoint = intake, session, checkpoint
+    def __init__(
+        self,
+        foreign: ForeignFeed,
+        session: Session,
+        checkpoint: Checkpoint,
+        limits: RuntimeLimits,
+    ) -> None:
+        self._foreign, self._session, self._checkpoint = foreign, session, checkpoint
+        self._cached_streams = limits.cached_streams
         self._known: dict[str, int] = {}
         self._begun: dict[str, int] = {}
         self._run: list[RawEvent] = []
@@ -153,20 +159,20 @@ class VersionTracker:
         return missing
 
     def place(self, event: RawEvent) -> Arrival:
-        if event.type in self._intake.unnumbered:
+        if event.type in self._foreign.unnumbered:
             return "next"
         last = self._last(event.stream)
         if last == NEW:
-            first = self._intake.first_version
+            first = self._foreign.first_version
             # One below the first has not been here either: a person has to see it.
             return "next" if first is None or event.version == first else "early"
         if event.version == last + 1:
             return "next"
         return "early" if event.version > last else "duplicate"
 
-    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+    def fast_path(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
         # By `place` and `passed`, for nearly all events there are.
-        begun, known, unnumbered = self._begun, self._known, self._intake.unnumbered
+        begun, known, unnumbered = self._begun, self._known, self._foreign.unnumbered
         count = 0
         for event in events:
             stream, version = event.stream, event.version
@@ -203,7 +209,7 @@ class VersionTracker:
             "--accept-gap goes on without it"
         )
 
-    def look_again(self, event: RawEvent) -> None:
+    def check_unmoved(self, event: RawEvent) -> None:
         stream = event.stream
         now = self._session.read_versions(self._checkpoint, [stream]).get(stream, NEW)
         if now != self._known[stream]:
@@ -211,13 +217,13 @@ class VersionTracker:
             raise Revised(f"stream {stream!r} has moved on by another feed")
 
     def overtakes(self, event: RawEvent) -> bool:
-        if event.type in self._intake.unnumbered:
+        if event.type in self._foreign.unnumbered:
             return False
         return event.version < self._waiting_in(event.stream)[0]
 
     def waits(self, event: RawEvent) -> RawEvent:
         first, last = self._waiting_in(event.stream)
-        if event.type in self._intake.unnumbered:
+        if event.type in self._foreign.unnumbered:
             # Behind what came before it.
             event = msgspec.structs.replace(event, version=last)
         version = event.version
@@ -225,7 +231,7 @@ class VersionTracker:
         return event
 
     def passed(self, event: RawEvent) -> None:
-        if event.type not in self._intake.unnumbered:
+        if event.type not in self._foreign.unnumbered:
             self._begun[event.stream] = event.version
 
     def begin_run(self) -> None:
@@ -238,19 +244,19 @@ class VersionTracker:
             if self._begun[event.stream] == self._known[event.stream]:
                 del self._begun[event.stream]
 
-    def write(self, work: Transaction, checkpoint: Checkpoint) -> None:
+    def write(self, transaction: Transaction, checkpoint: Checkpoint) -> None:
         if self._begun:
             # In order: neighbours are quicker to write together.
             steps = {
                 stream: (self._known[stream], self._begun[stream]) for stream in sorted(self._begun)
             }
-            work.write_versions(checkpoint, steps)
+            transaction.write_versions(checkpoint, steps)
 
     def commit(self) -> None:
         self._known |= self._begun
         self._begun.clear()
         self._waiting.clear()
-        drop_oldest(self._known, most=MAX_CACHED_STREAMS)
+        drop_oldest(self._known, most=self._cached_streams)
 
     def forget(self) -> None:
         self._known.clear()
@@ -259,7 +265,7 @@ class VersionTracker:
 
     @property
     def _first(self) -> int:
-        first = self._intake.first_version
+        first = self._foreign.first_version
         return 1 if first is None else first
 
     def _waiting_in(self, stream: str) -> tuple[float, int]:
@@ -280,8 +286,8 @@ class SeenIds:
 
     counts_all = False
 
-    def __init__(self, intake: ForeignFeed, session: Session, checkpoint: Checkpoint) -> None:
-        self._intake, self._session, self._checkpoint = intake, session, checkpoint
+    def __init__(self, foreign: ForeignFeed, session: Session, checkpoint: Checkpoint) -> None:
+        self._foreign, self._session, self._checkpoint = foreign, session, checkpoint
         self._seen: set[UUID] = set()
         self._begun: dict[UUID, int] = {}
         self._run: list[RawEvent] = []
@@ -293,10 +299,10 @@ class SeenIds:
     def place(self, event: RawEvent) -> Arrival:
         return "duplicate" if event.id in self._seen or event.id in self._begun else "next"
 
-    def plain(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
+    def fast_path(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
         count = 0
         for event in events:
-            if event.type in self._intake.unnumbered or self.place(event) != "next":
+            if event.type in self._foreign.unnumbered or self.place(event) != "next":
                 break
             yield event
             self.passed(event)
@@ -307,7 +313,7 @@ class SeenIds:
     def gap(self, event: RawEvent) -> VersionGap | None:
         raise AssertionError(f"event {event.id} has no version that counts")
 
-    def look_again(self, event: RawEvent) -> None: ...
+    def check_unmoved(self, event: RawEvent) -> None: ...
 
     def overtakes(self, event: RawEvent) -> bool:  # noqa: ARG002
         return False
@@ -326,9 +332,9 @@ class SeenIds:
         while self._run and self._run[-1].position >= failed.position:
             del self._begun[self._run.pop().id]
 
-    def write(self, work: Transaction, checkpoint: Checkpoint) -> None:
+    def write(self, transaction: Transaction, checkpoint: Checkpoint) -> None:
         if self._begun:
-            work.write_seen(checkpoint, self._begun, keep=self._intake.window_events)
+            transaction.write_seen(checkpoint, self._begun, keep=self._foreign.window_events)
 
     def commit(self) -> None:
         self._begun.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from operator import attrgetter
 
@@ -13,96 +13,86 @@ from holdfast.runtime.engines.engine import Batch
 
 QUICK_EVENTS = 8
 QUICK_SECONDS = 0.001
-"""While so many events take less than this, the clock is looked at after so many."""
-
-FREE_EVENTS = 128
-"""Events whose streams are looked up among the closed lanes at once; when one fails, those behind
-it are again."""
+"""While this many folded events take less than this, the clock is read after as many."""
 
 _stream = attrgetter("stream")
 
 
 class FastPath:
-    """Events of a batch, up to the first of which something is known, or that has to wait.
+    """The events of a chunk from `at` on, up to the first one that needs a closer look.
 
-    They are taken one by one while they are applied. `at`: how far, when no event has failed. It
-    ends when its time is up, when the batch is full, or when the runner is asked to stop.
+    They are taken one by one while they are applied. It ends at the time `until`, when the batch is
+    full, or when the runner is asked to stop. Afterwards `at` says how far it went, if no event has
+    failed.
     """
 
     def __init__(
         self,
-        stint: Leadership,
+        leadership: Leadership,
         batch: Batch,
         events: Sequence[RawEvent],
         *,
         at: int,
         until: float,
-        ruled: Collection[int],
     ) -> None:
-        """`ruled`: the positions of events about which the policy has been asked."""
-        self._stint, self._batch, self._events = stint, batch, events
-        self.at, self._until, self._ruled = at, until, ruled
-        self._by_stream = stint.definition.lanes_are_streams
+        self._leadership, self._batch, self._events = leadership, batch, events
+        self.at, self._until = at, until
+        self._lanes_are_streams = leadership.definition.lanes_are_streams
 
     def __iter__(self) -> Iterator[RawEvent]:
-        """Every event comes through here, so it asks nothing that can be known beforehand."""
-        stint, batch, events, at = self._stint, self._batch, self._events, self.at
-        monotonic, stopping = stint.clock.monotonic, stint.stopping
-        folds = isinstance(stint.definition.kind, Fold)
-        ledger = None if stint.definition.foreign is None else stint.ledger
-        stint.ledger.begin_run()
-        count_free = self._count_free()
-        looked, few, free_until = monotonic(), 1, 0 if count_free else len(events)
+        """Each event comes through here: it asks nothing that can be known beforehand."""
+        leadership, batch, events, at = self._leadership, self._batch, self._events, self.at
+        monotonic, stopping = leadership.clock.monotonic, leadership.stopping
+        folds = isinstance(leadership.definition.kind, Fold)
+        deduplication = leadership.deduplication if leadership.definition.foreign else None
+        if deduplication is not None:
+            deduplication.begin_run()
+        lanes, known = leadership.lanes, leadership.recovery.known
+        needs_look = bool(known or lanes.resolved or lanes)
+        lookup_events = leadership.limits.lookup_events
+        looked_at, few, free_until = monotonic(), 1, 0 if needs_look else len(events)
         while at < len(events):
-            if count_free is not None and at >= free_until:
-                ahead = FREE_EVENTS if self._by_stream else few
-                free_until = at + count_free(events[at : at + ahead])
+            if needs_look and at >= free_until:
+                ahead = lookup_events if self._lanes_are_streams else few
+                free_until = at + self._count_free(events[at : at + ahead])
                 if free_until == at:
                     return
             part = events[at : min(at + few, free_until)]
             after = at + len(part)
-            if ledger is None:
+            if deduplication is None:
                 yield from part
                 at = after
             else:
-                at += yield from ledger.plain(part)
+                at += yield from deduplication.fast_path(part)
             self.at = at
             if at < after:
                 return
             now = monotonic()
             if now >= self._until or batch.is_full or stopping():
                 return
-            few = QUICK_EVENTS if folds and now - looked < QUICK_SECONDS else 1
-            looked = now
+            few = QUICK_EVENTS if folds and now - looked_at < QUICK_SECONDS else 1
+            looked_at = now
 
-    def _count_free(self) -> Callable[[Sequence[RawEvent]], int] | None:
-        """What counts the first events of which nothing is known, and whose lanes are open.
+    def _count_free(self, events: Sequence[RawEvent]) -> int:
+        """How many of the first events need no closer look.
 
-        None: that is all of them. No lane is closed before the next event with which something is
-        the matter.
+        No lane is closed before the next event that needs one.
         """
-        lanes, is_marked = self._stint.lanes, self._stint.marked(self._ruled)
-        if is_marked is None and not lanes:
-            return None
-        at_once = self._by_stream and is_marked is None
+        lanes, known = self._leadership.lanes, self._leadership.recovery.known
+        at_once = self._lanes_are_streams and not (known or lanes.resolved)
+        if at_once and lanes.are_open(map(_stream, events)):
+            return len(events)
+        return sum(1 for _ in takewhile(self._is_free, events))
 
-        def is_free(event: RawEvent) -> bool:
-            if is_marked is not None and is_marked(event.position):
-                return False
-            return not (lanes and self._is_closed(event))
-
-        def count(events: Sequence[RawEvent]) -> int:
-            if at_once and lanes.are_open(map(_stream, events)):
-                return len(events)
-            return sum(1 for _ in takewhile(is_free, events))
-
-        return count
-
-    def _is_closed(self, event: RawEvent) -> bool:
-        """Whether something waits in the event's lane, or may."""
-        stint = self._stint
-        if self._by_stream and event.stream not in stint.lanes:
+    def _is_free(self, event: RawEvent) -> bool:
+        leadership, lanes = self._leadership, self._leadership.lanes
+        if event.position in leadership.recovery.known or event.position in lanes.resolved:
             return False
-        if not (stint.ledger.counts_all or stint.definition.handles(event.type)):
+        if not lanes or (self._lanes_are_streams and event.stream not in lanes):
+            return True
+        counts_all = leadership.deduplication.counts_all
+        if not (counts_all or leadership.definition.handles(event.type)):
+            return True
+        if lanes.get(self._batch.lane_of(event)) is not None:
             return False
-        return stint.lanes.get(self._batch.lane_of(event)) is not None or stint.is_held(event)
+        return not leadership.waits_for_unknown_lane(event)

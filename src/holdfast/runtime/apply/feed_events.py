@@ -1,350 +1,305 @@
 """Applies events of the feed: rows, queue and checkpoint in one transaction, or nothing.
 
-When an event fails, nothing of it is left, and the policy is asked about that one event; the
-rest of the batch goes on. What precedes a failure is always in; what follows it in its lane waits
+When an event fails, nothing of it is left, and the policy is asked about that event; the rest of
+the batch goes on. What precedes a failure is always committed; what follows it in its lane waits
 behind it.
+
+A TableProjection folds several batches in memory before they are written in one transaction. Only
+that transaction is open at the database, and only for the time of writing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import assert_never
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Revised
 from holdfast.model.definition import Fold
 from holdfast.model.event import RawEvent, kept
 from holdfast.model.foreign_feed import VersionGap
 from holdfast.model.policy import Fatal, Park, Skip
 from holdfast.runtime.apply.fast_path import FastPath
-from holdfast.runtime.apply.leadership import FOLD_SECONDS, SLICE_SECONDS, Leadership
-from holdfast.runtime.engines.engine import (
-    Batch,
-    BatchLost,
-    BatchRefused,
-    EventFailed,
-    Unrepeatable,
-)
+from holdfast.runtime.apply.leadership import Leadership
+from holdfast.runtime.apply.outcome import Outcome
+from holdfast.runtime.engines.engine import Batch, EventFailed
 from holdfast.runtime.failure.attempts import Blocked
 from holdfast.runtime.failure.recovery import GiveUp
-from holdfast.runtime.signals import Died, Duplicates, Parked, Queued, Refused, Skipped
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
-from holdfast.runtime.store.faults import text_of
-from holdfast.runtime.store.queue_items import (
-    LOOK_LATER_SECONDS,
-    OUTSTANDING,
-    FailureHistory,
-    NewItem,
-)
+from holdfast.runtime.store.queue_items import OUTSTANDING, FailureHistory, NewItem
 
 
-class Applier:
-    """Applies what is read from the feed, and moves the checkpoint on with every commit."""
+@dataclass(slots=True)
+class _Open:
+    """A transaction in progress: what has become of its events so far."""
 
-    def __init__(self, stint: Leadership, assure: Callable[[], None]) -> None:
-        """`assure` is called before what was read is committed, and may refuse that."""
-        self._stint, self._assure = stint, assure
-        self._rulings: dict[int, Skip | Park] = {}
-        self._known = 0
-        """Events of the batch that have been here before."""
-        self._is_wary = False
-        """Whether one of the events that come is known to be to blame for something."""
-        self._woken: set[str] = set()
-        """Lanes whose heads had come too early, and may have their turn now."""
+    batch: Batch
+    began: float
+    most_seconds: float
+    block: ExitStack
+    """Leaving it commits, or rolls back."""
+    events: int = 0
+    last: RawEvent | None = None
+    new_items: list[NewItem] = field(default_factory=list)
+    duplicates: int = 0
+    failed_before: list[RawEvent] = field(default_factory=list)
+    """Events that had failed before, of which few are kept."""
+    woken_lanes: set[str] = field(default_factory=set)
+    """Lanes whose heads had come too early, and may have their turn now."""
+    blocked: Blocked | None = None
 
-    def apply(self, events: Sequence[RawEvent], *, singly: bool = False) -> int:
-        """Applies and commits events in order; returns how many (fewer only when stopping).
 
-        Raises Blocked at an event that must be tried again later, or stops the projection.
+class FeedEvents:
+    """Applies batches of the feed, and moves the checkpoint on with each commit."""
+
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
+        self._open: _Open | None = None
+        self.tried = 0
+        """How many events the last transaction had, whatever came of it."""
+        self.first: RawEvent | None = None
+        """The first event of that transaction."""
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether events are folded in memory that are not written."""
+        return self._open is not None
+
+    @property
+    def folded_through(self) -> int | None:
+        """The position of the last event that is folded in memory and not written, if any is."""
+        return None if self._open is None or self._open.last is None else self._open.last.position
+
+    def roll_back(self) -> None:
+        """Drops events that are folded in memory and not written."""
+        if self._open is not None:
+            opened, self._open = self._open, None
+            error = Revised("folded events are dropped")
+            with suppress(Revised):
+                opened.block.__exit__(Revised, error, None)
+
+    def apply(self, events: Sequence[RawEvent], *, ends: bool, singly: bool) -> Outcome | None:
+        """Applies events in order, as far as there is time.
+
+        `ends`: the transaction ends with them; else this returns None where more can be folded
+        before it. `singly`: each event is known to be done before the next one begins. Raises
+        Blocked at an event that must be tried again later, or stops the projection.
         """
-        done, size = 0, len(events)
-        self._is_wary = self._is_wary or singly
-        while done < len(events) and not (done and self._stint.stopping()):
-            part = events[done : done + size]
-            applied = self._apply(part)
-            self._is_wary = singly
-            done += applied
-            # Where one event is refused there may be more: they are looked for among fewer.
-            size = 2 * (len(part) if applied == len(part) else max(applied, 1))
-        return done
-
-    def apply_while_read(self, chunks: Iterable[Sequence[RawEvent]]) -> int | None:
-        """Applies and commits events as they are read, while there is time; returns how many.
-
-        None if one of them is to blame for what can't be stored: then nothing is in, and fewer of
-        them show which. Raises Blocked as `apply` does.
-        """
+        opened = self._open or self._begin(singly=singly)
         try:
-            return self._commit(chunks, singly=False)
-        except Exception as error:
-            self._is_wary = isinstance(error, Unrepeatable | BatchRefused)
-            if not (self._is_wary or self._stint.session.refused(error)):
-                raise
-            self._tell_refused(error.__cause__ or error if self._is_wary else error)
-            return None
+            with_more = self._take(opened, events)
+            if with_more and not ends:
+                return None
+            return self._commit(opened)
+        except BaseException as error:
+            self._open = None
+            opened.block.__exit__(type(error), error, error.__traceback__)
+            raise
 
-    def _tell_refused(self, error: BaseException) -> None:
-        stint = self._stint
-        text = stint.definition.masked(f"{type(error).__name__}: {text_of(error)}")
-        stint.emit(Refused(*stint.names, stint.checkpoint.position, text))
-
-    def pass_to(self, position: int) -> None:
-        """Moves the checkpoint on where the feed has numbers without events."""
-        stint = self._stint
-        with stint.transaction() as held:
-            self._assure()
-            to = replace(stint.advance(0, None), position=position)
-            checkpoint = (held or stint.session).advance(stint.checkpoint, to)
-        stint.committed(checkpoint, [])
-
-    def _apply(self, events: Sequence[RawEvent]) -> int:
-        """One transaction, or as many as it takes to find the event that can't be stored."""
-        is_wary, self._is_wary = self._is_wary, False
+    def _begin(self, *, singly: bool) -> _Open:
+        leadership, limits = self._leadership, self._leadership.limits
+        block = ExitStack()
+        transaction = block.enter_context(leadership.transaction())
         try:
-            try:
-                return self._commit([events], singly=is_wary)
-            except (Unrepeatable, BatchRefused):
-                return self._commit([events], singly=True)
-        except BatchLost as lost:
-            error = lost.error
-            part = events[: _index(events, lost.event)]
-        except Exception as refusal:
-            if not (isinstance(refusal, BatchRefused) or self._stint.session.refused(refusal)):
-                raise
-            # What the events left behind can't be stored: halves them until one is left.
-            error = refusal.__cause__ or refusal if isinstance(refusal, BatchRefused) else refusal
-            part = events[: len(events) // 2]
-        if part:
-            return self._apply(part)
-        event = events[0]
-        ruling = self._stint.rule(event, self._stint.lane_of(event), error)
-        assert ruling is not None
-        self._rulings[event.position] = ruling
-        return self._commit([events[:1]], singly=False)
+            batch = block.enter_context(
+                leadership.engine.batch(
+                    leadership.checkpoint, transaction, from_queue=False, singly=singly
+                )
+            )
+        except BaseException as error:
+            block.__exit__(type(error), error, error.__traceback__)
+            raise
+        folds = isinstance(leadership.definition.kind, Fold) and transaction is None
+        seconds = limits.fold_seconds if folds else limits.batch_seconds
+        self._open = _Open(batch, leadership.clock.monotonic(), seconds, block)
+        return self._open
 
-    def _commit(self, chunks: Iterable[Sequence[RawEvent]], *, singly: bool) -> int:
-        """One transaction, with as many events as there is time for; returns how many."""
-        stint = self._stint
-        made, monotonic = _Made(), stint.clock.monotonic
-        began = monotonic()
-        self._known, self._woken = 0, set()
-        with (
-            stint.transaction() as held,
-            stint.engine.batch(stint.checkpoint, held, from_queue=False, singly=singly) as batch,
-        ):
-            folds = isinstance(stint.definition.kind, Fold) and held is None
-            most_seconds = left = FOLD_SECONDS if folds else SLICE_SECONDS
-            for events in chunks:
-                # To read may take long, and is no reason to apply less of what was read.
-                taken_at = monotonic()
-                made.until = taken_at + left
-                stint.expect(events)
-                batch.expect(events)
-                if not self._take(batch, events, made):
-                    break
-                now = monotonic()
-                left -= now - taken_at
-                if now - began >= most_seconds:
-                    break
-            if made.last is None:
-                return 0
-            self._assure()
-            advance = stint.advance(made.events - len(made.entries) - self._known, made.last)
-            checkpoint = self._finish(batch, advance, made.entries)
-        stint.lanes.commit()
-        if self._known:
-            stint.emit(Duplicates(*stint.names, self._known))
-        self._settle(made.entries)
-        stint.committed(checkpoint, made.recorded)
-        if made.halted is not None:
-            raise made.halted
-        return made.events
-
-    def _take(self, batch: Batch, events: Sequence[RawEvent], made: _Made) -> bool:
-        """Applies events, in the transaction; returns whether more can be."""
-        stint, done = self._stint, 0
+    def _take(self, opened: _Open, events: Sequence[RawEvent]) -> bool:
+        """Applies events in the open transaction; returns whether it may have more."""
+        leadership, batch, done = self._leadership, opened.batch, 0
+        # From here on: a slow read is no reason to apply less of what was read.
+        until = leadership.clock.monotonic() + opened.most_seconds
+        self.tried = opened.events + len(events)
+        if events and not opened.events:
+            self.first = events[0]
+        leadership.expect(events)
+        batch.expect(events)
         while done < len(events):
-            done, failed = self._plain(batch, events, done, made.until)
-            has_some = bool(done or made.events)
+            done, failed = self._run_fast_path(batch, events, done, until)
+            is_first = not (done or opened.events)
             if done == len(events) or (
-                has_some and failed is None and self._is_over(batch, made.until)
+                not is_first and failed is None and self._is_over(batch, until)
             ):
                 break
             try:
-                entry = self._one(batch, events[done], failed)
-            except Blocked as halted:
-                if not has_some:
+                item = self._apply_one(opened, events[done], failed)
+            except Blocked as blocked:
+                if is_first:
                     raise
-                made.halted = halted
+                opened.blocked = blocked
                 break
-            if entry is not None:
-                if entry.status in OUTSTANDING:
-                    entry = replace(entry, event=stint.ledger.waits(entry.event))
-                made.entries.append(entry)
-                stint.lanes.add(entry)
+            if item is not None:
+                if item.status in OUTSTANDING:
+                    item = replace(item, event=leadership.deduplication.waits(item.event))
+                opened.new_items.append(item)
+                leadership.lanes.add(item)
             done += 1
-            if self._is_over(batch, made.until):
+            if self._is_over(batch, until):
                 break
-        made.events += done
+        opened.events += done
         if done:
-            made.last = events[done - 1]
-        if stint.judge.has_records:
-            made.recorded += stint.judge.recorded(events[:done])
-        return done == len(events) and not self._is_over(batch, made.until)
+            opened.last = events[done - 1]
+        if leadership.recovery.known:
+            known = leadership.recovery.known
+            opened.failed_before += [e for e in events[:done] if e.position in known]
+        now = leadership.clock.monotonic()
+        is_over = batch.is_full or leadership.stopping() or now - opened.began > opened.most_seconds
+        return done == len(events) and not is_over
 
-    def _finish(self, batch: Batch, advance: Advance, entries: Sequence[NewItem]) -> Checkpoint:
+    def _commit(self, opened: _Open) -> Outcome | None:
+        """Commits the open transaction; returns None if it has no event."""
+        leadership = self._leadership
+        if opened.last is None:
+            self._open = None
+            opened.block.close()
+            return None
+        leadership.source.verify()
+        applied = opened.events - len(opened.new_items) - opened.duplicates
+        checkpoint = self._finish(opened, leadership.advance(applied, opened.last))
+        opened.block.close()
+        self._open = None
+        leadership.lanes.commit()
+        for item in opened.new_items:
+            leadership.recovery.forget(item.event)
+        outcome = leadership.committed(checkpoint, opened.failed_before)
+        outcome.duplicates, outcome.new_items = opened.duplicates, opened.new_items
+        outcome.blocked = opened.blocked
+        outcome.seconds = leadership.clock.monotonic() - opened.began
+        return outcome
+
+    def _finish(self, opened: _Open, advance: Advance) -> Checkpoint:
         """Writes all that goes with the events; returns the checkpoint behind them."""
-        stint = self._stint
-        if not (entries or self._woken or stint.definition.foreign):
-            return batch.advance(stint.checkpoint, advance)
-        with batch.finished() as work:
-            checkpoint = work.advance(stint.checkpoint, advance)
-            stint.ledger.write(work, checkpoint)
-            if entries:
-                added = work.enqueue(checkpoint, entries, advance.at)
-                stint.lanes.discount(e for e in entries if e.event.position not in added)
-                dead = [e for e in entries if e.status == "dead" and e.event.position in added]
-                letters = ((e.lane, e.event, kept(e.event), e.record) for e in dead)
-                stint.send_letters(work, letters)
-            for lane in self._woken:
-                stint.lanes.wake(lane, advance.at)
-            if entries or self._woken:
-                work.write_lanes(checkpoint, stint.lanes.begun())
+        leadership, items = self._leadership, opened.new_items
+        if not (items or opened.woken_lanes or leadership.definition.foreign):
+            return opened.batch.advance(leadership.checkpoint, advance)
+        with opened.batch.finished() as transaction:
+            checkpoint = transaction.advance(leadership.checkpoint, advance)
+            leadership.deduplication.write(transaction, checkpoint)
+            if items:
+                added = transaction.enqueue(checkpoint, items, advance.at)
+                leadership.lanes.discount(i for i in items if i.event.position not in added)
+                dead = [i for i in items if i.status == "dead" and i.event.position in added]
+                leadership.send_dead_letters(
+                    transaction, ((i.lane, i.event, kept(i.event), i.history) for i in dead)
+                )
+            for lane in opened.woken_lanes:
+                leadership.lanes.wake(lane, advance.at)
+            if items or opened.woken_lanes:
+                transaction.write_lanes(checkpoint, leadership.lanes.begun())
         return checkpoint
 
-    def _plain(
+    def _run_fast_path(
         self, batch: Batch, events: Sequence[RawEvent], start: int, until: float
     ) -> tuple[int, EventFailed | None]:
-        """Applies events from `start` on, up to the first with which something is the matter.
+        """Applies events up to the first that needs a closer look.
 
-        Returns where that is, and how it failed if it was tried.
+        Returns its index, and its failure if it was tried.
         """
-        plain = FastPath(self._stint, batch, events, at=start, until=until, ruled=self._rulings)
-        ran = batch.run(plain)
+        leadership = self._leadership
+        fast_path = FastPath(leadership, batch, events, at=start, until=until)
+        ran = batch.run(fast_path)
         if ran.has_applied:
-            self._stint.judge.succeeded()
-        if ran.failed is not None:
-            at = _index(events, ran.failed.event, start)
-            self._stint.ledger.unpass(ran.failed.event)
-            return at, ran.failed
-        return plain.at, None
+            leadership.recovery.state.failures_in_a_row = 0
+        if ran.failed is None:
+            return fast_path.at, None
+        failed = ran.failed.event
+        leadership.deduplication.unpass(failed)
+        indexes = range(start, len(events))
+        return next(i for i in indexes if events[i].position == failed.position), ran.failed
 
     def _is_over(self, batch: Batch, until: float) -> bool:
-        stint = self._stint
-        return batch.is_full or stint.stopping() or stint.clock.monotonic() >= until
+        leadership = self._leadership
+        return batch.is_full or leadership.stopping() or leadership.clock.monotonic() >= until
 
-    def _one(self, batch: Batch, event: RawEvent, failed: EventFailed | None) -> NewItem | None:
-        """Applies one event; returns the entry that it makes in the queue instead, if any.
+    def _apply_one(
+        self, opened: _Open, event: RawEvent, failed: EventFailed | None
+    ) -> NewItem | None:
+        """Applies one event; returns the item that it becomes in the queue instead, if any.
 
-        `failed`: it has been tried, and this came of it.
+        `failed`: it was tried, and this came of it.
         """
-        stint, ledger = self._stint, self._stint.ledger
-        if stint.lanes.is_resolved(event):
-            return None
-        place = ledger.place(event)
-        if place == "duplicate":
-            self._known += 1
+        leadership, batch = self._leadership, opened.batch
+        deduplication, lanes = leadership.deduplication, leadership.lanes
+        if event.position in lanes.resolved:
+            return None  # An operator has dealt with it, and a rewind brings it again.
+        arrival = deduplication.place(event)
+        if arrival == "duplicate":
+            opened.duplicates += 1
             return None
         overtakes = False
-        if stint.lanes and (ledger.counts_all or stint.definition.handles(event.type)):
+        if lanes and (deduplication.counts_all or leadership.definition.handles(event.type)):
             lane = batch.lane_of(event)
-            if stint.lanes.get(lane) is not None:
-                overtakes = place == "next" and ledger.overtakes(event)
+            if lanes.get(lane) is not None:
+                overtakes = arrival == "next" and deduplication.overtakes(event)
                 if not overtakes:
                     self._check_room(event, lane)
                     return NewItem(event, lane, "pending")
-            if stint.is_held(event):
+            if leadership.waits_for_unknown_lane(event):
                 self._check_room(event, lane)
-                later = stint.clock.now() + timedelta(seconds=LOOK_LATER_SECONDS)
+                recheck = timedelta(seconds=leadership.limits.lane_recheck_seconds)
+                later = leadership.clock.now() + recheck
                 return NewItem(event, lane, "pending", next_attempt_at=later)
-        ruling = self._rulings.get(event.position)
-        if ruling is None and place == "early" and (gap := ledger.gap(event)) is not None:
-            ledger.look_again(event)
-            return self._await(event, batch.lane_of(event), gap)
-        if ruling is None:
+        known = leadership.recovery.known.get(event.position)
+        decision = None if known is None else known.decision
+        if decision is None and arrival == "early" and (gap := deduplication.gap(event)):
+            deduplication.check_unmoved(event)
+            return self._wait_for_gap(event, batch.lane_of(event), gap)
+        if decision is None:
             try:
                 if failed is not None:
                     raise failed
-                stint.attempt(batch, event)
+                leadership.attempts.attempt(batch, event)
             except EventFailed as found:
-                self._assure()  # A policy is asked about events of the feed alone.
-                ruling = stint.rule(event, batch.lane_of(event), found.error, batch)
-        if ruling is None or isinstance(ruling, Skip):
-            ledger.passed(event)
+                leadership.source.verify()  # A policy is asked about events of the feed alone.
+                lane = batch.lane_of(event)
+                decision = leadership.attempts.decide(event, lane, found.error, batch)
+        if decision is None or isinstance(decision, Skip):
+            deduplication.passed(event)
             if overtakes:
-                self._woken.add(batch.lane_of(event))
-            if ruling is None:
+                opened.woken_lanes.add(batch.lane_of(event))
+            if decision is None:
                 return None
-        entry = self._entry(event, batch.lane_of(event), ruling)
-        self._rulings[event.position] = ruling
-        return entry
+        return self._item(event, batch.lane_of(event), decision)
 
-    def _await(self, event: RawEvent, lane: str, gap: VersionGap) -> NewItem:
+    def _wait_for_gap(self, event: RawEvent, lane: str, gap: VersionGap) -> NewItem:
         """An event that came too early waits in its lane for those before it."""
         self._check_room(event, lane)
-        intake, now = self._stint.definition.foreign, self._stint.clock.now()
-        assert intake is not None
-        record = FailureHistory().after(gap, now)
-        until = now + timedelta(seconds=intake.gap_seconds)
-        return NewItem(event, lane, "failed", record, until)
+        foreign, now = self._leadership.definition.foreign, self._leadership.clock.now()
+        assert foreign is not None
+        until = now + timedelta(seconds=foreign.gap_seconds)
+        return NewItem(event, lane, "failed", FailureHistory().after(gap, now), until)
 
-    def _entry(self, event: RawEvent, lane: str, ruling: Skip | Park) -> NewItem:
-        record = self._stint.judge.record_of(event)
-        match ruling:
+    def _item(self, event: RawEvent, lane: str, decision: Skip | Park) -> NewItem:
+        history = self._leadership.recovery.history_of(event)
+        match decision:
             case Skip():
-                return NewItem(event, lane, "skipped", record)
+                return NewItem(event, lane, "skipped", history)
             case Park(retry):
                 self._check_room(event, lane)
                 if retry is None:
-                    return NewItem(event, lane, "dead", record)
-                due_at = self._stint.clock.now() + timedelta(seconds=retry.delay(1))
-                return NewItem(event, lane, "failed", record, due_at)
+                    return NewItem(event, lane, "dead", history)
+                due_at = self._leadership.clock.now() + timedelta(seconds=retry.delay(1))
+                return NewItem(event, lane, "failed", history, due_at)
             case _:
-                assert_never(ruling)
+                assert_never(decision)
 
     def _check_room(self, event: RawEvent, lane: str) -> None:
-        why = self._stint.lanes.overflow(lane, self._stint.definition.policy.limits)
+        why = self._leadership.lanes.overflow(lane, self._leadership.definition.policy.limits)
         if why is not None:
             error = HoldfastError(
                 f"event {event.id} can't wait in lane {lane!r}: {why}. See holdfast queue list; "
                 "mend, requeue or resolve what waits, then start the projection again"
             )
             raise Blocked(event, GiveUp(Fatal(), error))
-
-    def _settle(self, entries: Sequence[NewItem]) -> None:
-        """The entries are in."""
-        stint = self._stint
-        behind: dict[str, int] = {}
-        for entry in entries:
-            event = entry.event
-            self._rulings.pop(event.position, None)
-            stint.judge.settled(event)
-            if entry.status == "pending":
-                behind[entry.lane] = behind.get(entry.lane, 0) + 1
-                continue
-            signal = Skipped if entry.status == "skipped" else Parked
-            stint.emit(signal(*stint.names, event.position, event.type, entry.lane))
-            if entry.status == "dead":
-                stint.emit(Died(*stint.names, event.position, event.type, entry.lane))
-        for lane, count in behind.items():
-            stint.emit(Queued(*stint.names, lane, count))
-
-
-@dataclass(slots=True)
-class _Made:
-    """What has become of events in one transaction, so far.
-
-    `until`: when it ends. `recorded`: the events that have failed before, of which few are kept.
-    """
-
-    until: float = 0.0
-    events: int = 0
-    last: RawEvent | None = None
-    entries: list[NewItem] = field(default_factory=list)
-    recorded: list[RawEvent] = field(default_factory=list)
-    halted: Blocked | None = None
-
-
-def _index(events: Sequence[RawEvent], event: RawEvent, start: int = 0) -> int:
-    return next(i for i in range(start, len(events)) if events[i].position == event.position)

@@ -1,140 +1,128 @@
-"""A runner's time as the leader of its projection: what applying and draining have in common."""
+"""A runner's leadership of one projection on one feed: its lease is held, and the epoch is ours.
+
+It begins when the runner has taken the lease and raised the checkpoint's epoch, and ends when the
+runner stops, loses the lease, or is fenced. It holds what feed_events, parked_events and sql_ranges
+share: the checkpoint, the closed lanes, the engine with its rows in memory, and what is known of
+events that failed. All of it may be trusted between transactions: a commit succeeds only if epoch,
+position and revision are as this runner left them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from holdfast.errors import Revised
-from holdfast.model.definition import Definition
+from holdfast.errors import Fenced, Revised, ShardRequested
+from holdfast.model.definition import Definition, lane_of
 from holdfast.model.event import RawEvent
-from holdfast.model.event_types import EventTypes
 from holdfast.model.foreign_feed import DeadEvent
 from holdfast.model.lane import unknown_lane
 from holdfast.runtime.apply.deduplicate import deduplication_of
-from holdfast.runtime.engines.invoke import Invoker
+from holdfast.runtime.apply.outcome import Outcome
+from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.failure.attempts import Attempts
 from holdfast.runtime.failure.closed_lanes import ClosedLanes
-from holdfast.runtime.failure.recovery import Recovery
-from holdfast.runtime.signals import Signal
+from holdfast.runtime.limits import RuntimeLimits
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.clock import Clock
+from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.store.queue_items import FailureHistory
 from holdfast.runtime.store.session import Session
+from holdfast.runtime.store.source import Source
 from holdfast.runtime.store.transaction import Transaction
 
-SLICE_SECONDS = 1.0
-"""A transaction ends after the event that exceeds this, so that slow handlers don't hold locks."""
 
-FOLD_SECONDS = 2.0
-"""The same where events are folded, and no transaction is open meanwhile: the longer, the more of
-them become one row to write."""
-
-TIMES_IN_VAIN = 2
-"""So often in a row people may undo a transaction before they have to wait for its end."""
-
-HOLD_SECONDS = 5.0
-"""For so long they have to wait then, after each change."""
-
-
-class Leadership(Attempts):
-    """Where a leader is: its checkpoint, its closed lanes, and the rows it keeps in memory.
-
-    When people have come between twice in a row, transactions hold the checkpoint from their
-    beginning for some seconds, so that work is not done in vain for as long as people go on.
-    """
+class Leadership:
+    """What a runner knows and may do while it leads."""
 
     def __init__(
         self,
         definition: Definition,
         *,
-        types: EventTypes,
         session: Session,
+        lease: Lease,
+        source: Source,
         checkpoint: Checkpoint,
-        lanes: ClosedLanes,
-        judge: Recovery,
-        caller: Invoker,
-        clock: Clock,
-        emit: Callable[[Signal], None],
+        engine: Engine,
+        attempts: Attempts,
+        limits: RuntimeLimits,
         stopping: Callable[[], bool],
-        blamed: dict[int, BaseException],
     ) -> None:
-        super().__init__(
-            definition,
-            names=(checkpoint.projection, checkpoint.feed),
-            types=types,
-            session=session,
-            judge=judge,
-            caller=caller,
-            clock=clock,
-            emit=emit,
-            blamed=blamed,
-        )
-        self.checkpoint, self.lanes, self.stopping = checkpoint, lanes, stopping
-        self.ledger = deduplication_of(definition.foreign, session, checkpoint)
-        self._rate = _Rate(clock)
-        self._in_vain = 0
-        self._hold_until = 0.0
+        self.definition, self.session, self.source = definition, session, source
+        self._lease, self.checkpoint = lease, checkpoint
+        self.engine, self.attempts, self.recovery = engine, attempts, attempts.recovery
+        self.clock: Clock = attempts.clock
+        self.limits, self.stopping = limits, stopping
+        self.lanes = read_closed_lanes(session, checkpoint)
+        self.deduplication = deduplication_of(definition.foreign, session, checkpoint, limits)
+        self._rate = _Rate(self.clock)
+        self._confirmed: Checkpoint | None = checkpoint
+        """The checkpoint of the last commit, which needs no other confirmation."""
+        self._revisions_in_vain = 0
+        self._locks_first_until = 0.0
+
+    def check(self) -> None:
+        """Raises Fenced, Revised or ShardRequested if the runner may not simply go on."""
+        if not self._lease.held:
+            raise Fenced(f"projection {self.definition.name!r} lost its lease")
+        if self.checkpoint.asked_by is not None:
+            raise ShardRequested
+        if self._confirmed is not self.checkpoint and not self.source.has_confirmed(
+            self.checkpoint
+        ):
+            self.session.check_epoch(self.checkpoint)
+        self._confirmed = None
 
     @property
-    def is_holding(self) -> bool:
-        """Whether the next transaction holds the checkpoint from its beginning."""
-        return self.clock.monotonic() < self._hold_until
+    def locks_first(self) -> bool:
+        """Whether the next transaction locks the checkpoint before anything else.
 
-    def revise(self, checkpoint: Checkpoint, lanes: ClosedLanes) -> None:
-        """Goes on from what a person has changed."""
-        self.checkpoint, self.lanes = checkpoint, lanes
-        self.engine.forget()
-        self.ledger.forget()
-
-    def is_held(self, event: RawEvent) -> bool:
-        """Whether an event of its stream waits whose lane is unknown: it may be the same."""
-        if self.definition.lanes_are_streams:
-            return False
-        return self.lanes.get(unknown_lane(event.stream)) is not None
-
-    def marked(self, ruled: Collection[int]) -> Callable[[int], bool] | None:
-        """What tells whether something is known of an event, by its position; None: of no event.
-
-        `ruled`: events about which the policy has been asked.
+        After two transactions in a row that operators have undone, for some seconds: else work is
+        done in vain for as long as they go on.
         """
-        all_kinds = (ruled, self.lanes.resolved, self._blamed, self.judge.awaited)
-        known: list[Collection[int]] = [positions for positions in all_kinds if positions]
-        return (lambda position: any(position in k for k in known)) if known else None
+        return self.clock.monotonic() < self._locks_first_until
+
+    def revise(self, checkpoint: Checkpoint) -> None:
+        """Goes on from what an operator has changed."""
+        self.source.forget()
+        self.checkpoint = self._confirmed = checkpoint
+        self.lanes = read_closed_lanes(self.session, checkpoint)
+        self.engine.forget()
+        self.deduplication.forget()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction | None]:
-        """Whatever is kept in memory goes when the transaction does.
+        """The block of one transaction. If it raises, all that memory has of it is dropped.
 
-        Begins it where people must not come between; else the engine does, perhaps later.
+        Yields None where the engine begins the transaction, perhaps later.
         """
         try:
-            if self.is_holding:
-                with self.session.transaction() as work:
-                    self._hold(work)
+            if self.locks_first:
+                with self.session.transaction() as transaction:
+                    self._lock_checkpoint(transaction)
                     with self.session.working():
-                        yield work
+                        yield transaction
             else:
                 with self.session.working():
                     yield None
         except BaseException as error:
             self.engine.forget()
-            self.ledger.forget()
+            self.deduplication.forget()
             self.lanes.roll_back()
             if isinstance(error, Revised):
-                self._in_vain += 1
-                if self._in_vain >= TIMES_IN_VAIN:
-                    self._hold_until = self.clock.monotonic() + HOLD_SECONDS
+                self._revisions_in_vain += 1
+                if self._revisions_in_vain >= self.limits.revisions_in_vain:
+                    self._lock_first()
             raise
-        self._in_vain = 0
+        self._revisions_in_vain = 0
 
     def expect(self, events: Iterable[RawEvent]) -> None:
-        """Looks up what is needed to place events, before their rows are.
+        """Looks up what deduplication needs, before the rows of events are loaded.
 
-        So no row is older than the version of its stream: one that others have moved on since is
-        not next any more.
+        So no row is older than the version of its stream.
         """
-        self.engine.drop(self.ledger.load(events))
+        self.engine.drop(self.deduplication.load(events))
 
     def advance(self, applied: int, last: RawEvent | None) -> Advance:
         """The checkpoint's next value; without `last` it stays where it is."""
@@ -147,47 +135,81 @@ class Leadership(Attempts):
             events_per_second=self._rate.after(applied),
         )
 
-    def send_letters(
-        self, work: Transaction, dead: Iterable[tuple[str, RawEvent, str | None, FailureHistory]]
+    def committed(self, checkpoint: Checkpoint, events: Iterable[RawEvent]) -> Outcome:
+        """The transaction is committed, with these events applied that may have failed before."""
+        moved = checkpoint.position != self.checkpoint.position
+        outcome = Outcome(
+            position=checkpoint.position if moved else None,
+            applied=checkpoint.events_processed - self.checkpoint.events_processed,
+        )
+        self.checkpoint = self._confirmed = checkpoint
+        self._rate.commit()
+        self.deduplication.commit()
+        outcome.callbacks = self.engine.committed()
+        if self.recovery.known:
+            for event in events:
+                history = self.recovery.forget(event)
+                if history is not None:
+                    outcome.recovered.append((event, history.attempts + 1))
+        return outcome
+
+    def pass_to(self, position: int) -> Outcome:
+        """Moves the checkpoint on where the feed has positions without events."""
+        with self.transaction() as transaction:
+            self.source.verify()
+            to = replace(self.advance(0, None), position=position)
+            checkpoint = (transaction or self.session).advance(self.checkpoint, to)
+        return self.committed(checkpoint, ())
+
+    def lane_of(self, event: RawEvent) -> str:
+        """The lane of an event that is in no batch."""
+        return lane_of(self.definition, self.attempts.types, event)
+
+    def waits_for_unknown_lane(self, event: RawEvent) -> bool:
+        """Whether an event of its stream waits in an unknown lane, which may be the same."""
+        if self.definition.lanes_are_streams:
+            return False
+        return self.lanes.get(unknown_lane(event.stream)) is not None
+
+    def send_dead_letters(
+        self,
+        transaction: Transaction,
+        dead: Iterable[tuple[str, RawEvent, str | None, FailureHistory]],
     ) -> None:
-        """Tells others of events that are dead, where they want to know."""
-        intake = self.definition.foreign
-        if intake is None or intake.letter is None:
+        """Sends dead events of a foreign feed to its dead-letter topic, if it has one."""
+        foreign = self.definition.foreign
+        if foreign is None or foreign.letter is None:
             return
-        for lane, event, kept, record in dead:
+        for lane, event, kept, history in dead:
             if kept is not None:
-                last = record.history[-1]
-                death = DeadEvent(
+                last = history.last_attempts[-1]
+                dead_event = DeadEvent(
                     projection=self.definition.name,
                     lane=lane,
                     event=event,
                     kept=kept,
                     error_type=last.error_type,
                     error_message=self.definition.masked(last.error_message),
-                    attempts=record.attempts,
+                    attempts=history.attempts,
                     at=last.at,
                 )
-                work.send(intake.letter(death))
+                transaction.send(foreign.letter(dead_event))
 
-    def committed(self, checkpoint: Checkpoint, events: Sequence[RawEvent]) -> None:
-        """The transaction is in, with these events applied: does what may only happen now."""
-        self.checkpoint = checkpoint
-        self._rate.commit()
-        self.ledger.commit()
-        self.told(events)
-
-    def _hold(self, work: Transaction) -> None:
-        """Looks again where nobody can come between any more."""
-        before, now = self.checkpoint, work.hold(self.checkpoint)
+    def _lock_checkpoint(self, transaction: Transaction) -> None:
+        """Looks again where no operator can come between any more."""
+        before, now = self.checkpoint, transaction.lock_checkpoint(self.checkpoint)
         if now.position != before.position or now.paused_by != before.paused_by:
-            raise Revised(f"projection {now.projection!r} was changed by a person")
+            raise Revised(f"projection {now.projection!r} was changed by an operator")
         if now.revision != before.revision:
-            self._hold_until = self.clock.monotonic() + HOLD_SECONDS
-            self.revise(now, read_lanes(self.session, now))
+            self._lock_first()
+            self.revise(now)
+
+    def _lock_first(self) -> None:
+        self._locks_first_until = self.clock.monotonic() + self.limits.lock_first_seconds
 
 
-def read_lanes(session: Session, checkpoint: Checkpoint) -> ClosedLanes:
-    """The lanes as the store knows them now."""
+def read_closed_lanes(session: Session, checkpoint: Checkpoint) -> ClosedLanes:
+    """The closed lanes as the store knows them now."""
     return ClosedLanes(session.closed_lanes(checkpoint), session.resolved_ahead(checkpoint))
 
 
@@ -199,7 +221,7 @@ class _Rate:
         self._known = self._next = clock.monotonic(), 0, 0.0
 
     def after(self, events: int) -> float:
-        """The rate, if so many more are applied."""
+        """The rate with more events applied."""
         since, counted, rate = self._known
         counted += events
         now = self._clock.monotonic()
@@ -210,5 +232,4 @@ class _Rate:
         return rate
 
     def commit(self) -> None:
-        """They are."""
         self._known = self._next

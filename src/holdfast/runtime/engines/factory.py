@@ -12,21 +12,27 @@ from holdfast.runtime.engines.handlers import HandlerEngine
 from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.engines.publish import PublishingEngine
 from holdfast.runtime.engines.sql_single import SqlEngine
+from holdfast.runtime.limits import RuntimeLimits
 from holdfast.runtime.store.session import Session
 
 
 def engine_of(
-    definition: Definition, types: EventTypes, session: Session, invoker: Invoker
+    definition: Definition,
+    types: EventTypes,
+    session: Session,
+    invoker: Invoker,
+    limits: RuntimeLimits,
 ) -> Engine:
+    """The engine of a projection, on one session."""
     match definition.kind:
         case Fold(projection, table):
-            return TableEngine(definition, types, session, invoker, projection, table)
+            return TableEngine(definition, types, session, invoker, limits, projection, table)
         case SqlRanges(_, spec):
-            return SqlEngine(definition, spec, session, invoker)
+            return SqlEngine(definition, spec, session, invoker, limits)
         case Handle():
-            return HandlerEngine(definition, types, session, invoker)
+            return HandlerEngine(definition, types, session, invoker, limits)
         case Publish(publisher):
-            handlers = HandlerEngine(definition, types, session, invoker)
+            handlers = HandlerEngine(definition, types, session, invoker, limits)
             return PublishingEngine(publisher, session, handlers)
         case _:
             assert_never(definition.kind)

@@ -20,6 +20,7 @@ from holdfast.model.row_type import Key, TableSpec, lane_text
 from holdfast.runtime.engines.engine import BatchRefused, EventFailed, Ran, StoreFailedAt, blame
 from holdfast.runtime.engines.invoke import Function, Invoker
 from holdfast.runtime.engines.row_cache import CachedRow, RowCache
+from holdfast.runtime.limits import RuntimeLimits
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.transaction import RowChanges, Transaction
@@ -43,12 +44,13 @@ class TableEngine:
         types: EventTypes,
         session: Session,
         invoker: Invoker,
+        limits: RuntimeLimits,
         projection: TableProjection[Any],
         table: TableSpec,
     ) -> None:
         self.definition, self.types, self.session = definition, types, session
         self.invoker, self.table = invoker, table
-        self.cache = RowCache(table)
+        self.cache = RowCache(table, limits)
         self._key = projection.key
         self.by_stream = definition.lanes_are_streams
         self.is_limited = definition.has_time_limits

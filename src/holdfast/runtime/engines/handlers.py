@@ -30,21 +30,24 @@ from holdfast.runtime.engines.engine import (
 from holdfast.runtime.engines.invoke import Function, Invoker
 from holdfast.runtime.engines.lazy_transaction import LazyTransaction
 from holdfast.runtime.engines.scoped_tx import ScopedTx
+from holdfast.runtime.limits import RuntimeLimits
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.transaction import Transaction
-
-LARGEST_GROUP = 128
-"""Maximum of events that run again for the sake of one that failed."""
 
 
 class HandlerEngine:
     """Calls handlers inside the transaction."""
 
     def __init__(
-        self, definition: Definition, types: EventTypes, session: Session, invoker: Invoker
+        self,
+        definition: Definition,
+        types: EventTypes,
+        session: Session,
+        invoker: Invoker,
+        limits: RuntimeLimits,
     ) -> None:
-        self._session = session
+        self._session, self._group_events = session, limits.group_events
         self.calls = HandlerCalls(definition, types, session, invoker)
         self._callbacks: Sequence[Function] = ()
 
@@ -60,7 +63,7 @@ class HandlerEngine:
         with LazyTransaction(
             self._session, checkpoint=checkpoint, transaction=transaction, with_savepoint=True
         ) as lazy:
-            yield HandlerBatch(self.calls, lazy, singly=singly)
+            yield HandlerBatch(self.calls, lazy, 1 if singly else self._group_events)
         self._callbacks = lazy.callbacks
 
     @contextmanager
@@ -129,10 +132,11 @@ class HandlerBatch:
 
     is_full = False
 
-    def __init__(self, calls: HandlerCalls, lazy: LazyTransaction, *, singly: bool) -> None:
+    def __init__(self, calls: HandlerCalls, lazy: LazyTransaction, group_events: int) -> None:
+        """`group_events`: the maximum of events that run again for the sake of one that failed."""
         self._calls, self._lazy = calls, lazy
         self.lane_of = calls.lane_of
-        self._largest = self._size = 1 if singly else LARGEST_GROUP
+        self._largest = self._size = group_events
         self._group: list[tuple[RawEvent, Function]] = []
         """The events since the savepoint, with their handlers."""
         self._callbacks = 0

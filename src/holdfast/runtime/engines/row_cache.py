@@ -11,25 +11,7 @@ from holdfast.model.column_values import ColumnKind
 from holdfast.model.event import RawEvent
 from holdfast.model.row_type import Key, TableSpec
 from holdfast.runtime.caches import drop_oldest
-
-MAX_CACHED_ROWS = 50_000
-"""Rows that stay between batches."""
-
-MAX_CHANGED_ROWS = 50_000
-"""So many changed rows are written, though there be time for more events."""
-
-MAX_CACHED_BYTES = 16 * 2**20
-"""The same by the size of what they hold."""
-
-MAX_BATCH_BYTES = 48 * 2**20
-"""What rows hold, and what events may have added to them, before they are written."""
-
-MIN_ROWS = 10
-"""So few rows are never too many, however large they are."""
-
-MAX_LOADED_BYTES = 4 * 2**20
-FIRST_LOADED_ROWS = 100
-"""How much is loaded at a time, by how large rows were so far; and of the first ones, how many."""
+from holdfast.runtime.limits import RuntimeLimits
 
 Name = str | Key
 """What rows are known by: the stream where that is the key, else the key."""
@@ -55,7 +37,8 @@ class CachedRow(msgspec.Struct, gc=False):
 class RowCache:
     """Rows by what they are known by, in the order in which they came."""
 
-    def __init__(self, table: TableSpec) -> None:
+    def __init__(self, table: TableSpec, limits: RuntimeLimits) -> None:
+        self._limits = limits
         self.rows: dict[Name, CachedRow] = {}
         self.changed: list[CachedRow] = []
         self._long = [
@@ -68,9 +51,9 @@ class RowCache:
     @property
     def is_full(self) -> bool:
         """Whether it is time to write what was changed."""
-        if len(self.changed) >= MAX_CHANGED_ROWS:
+        if len(self.changed) >= self._limits.changed_rows:
             return True
-        return self._bytes > MAX_BATCH_BYTES and len(self.rows) > MIN_ROWS
+        return self._bytes > self._limits.changed_bytes and len(self.rows) > self._limits.least_rows
 
     @property
     def most_loaded(self) -> int | None:
@@ -78,9 +61,9 @@ class RowCache:
         if not self._long:
             return None
         if not self._held_bytes:
-            return FIRST_LOADED_ROWS
+            return self._limits.first_loaded_rows
         # Rows that are loaded ahead must not be what fills a batch.
-        room = min(MAX_LOADED_BYTES, (MAX_BATCH_BYTES - self._bytes) // 2)
+        room = min(self._limits.loaded_bytes, (self._limits.changed_bytes - self._bytes) // 2)
         return max(1, room * len(self.rows) // self._held_bytes)
 
     @property
@@ -117,7 +100,7 @@ class RowCache:
             cached.is_changed = False
         self.changed.clear()
         self._added_bytes = 0
-        drop_oldest(self.rows, most=MAX_CACHED_ROWS)
+        drop_oldest(self.rows, most=self._limits.cached_rows)
         if self._long:
             self._drop_large()
 
@@ -125,10 +108,10 @@ class RowCache:
         while True:
             self._held_bytes = sum(cached.size for cached in self.rows.values())
             count = len(self.rows)
-            if self._held_bytes <= MAX_CACHED_BYTES or count <= MIN_ROWS:
+            if self._held_bytes <= self._limits.cached_bytes or count <= self._limits.least_rows:
                 return
-            fitting = count * MAX_CACHED_BYTES // self._held_bytes
-            drop_oldest(self.rows, most=max(MIN_ROWS, min(fitting, count - 1)))
+            fitting = count * self._limits.cached_bytes // self._held_bytes
+            drop_oldest(self.rows, most=max(self._limits.least_rows, min(fitting, count - 1)))
 
     def forget(self) -> None:
         self.rows.clear()

@@ -1,50 +1,43 @@
-"""Tries events, and asks the policy about those that fail: what all ways of delivery share."""
+"""Tries single events, and carries out what the policy decides about those that fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from traceback import clear_frames
 
-from holdfast.model.definition import Definition, lane_of
+from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
 from holdfast.model.failure import ProcessDied
 from holdfast.model.foreign_feed import undecodable_reason
 from holdfast.model.policy import Fatal, Park, Skip
 from holdfast.runtime.engines.engine import Applies, EventFailed
-from holdfast.runtime.engines.factory import engine_of
-from holdfast.runtime.engines.invoke import Invoker
-from holdfast.runtime.failure.recovery import GiveUp, Recovery, RetryAfter
-from holdfast.runtime.signals import CallbackFailed, Recovered, Signal
+from holdfast.runtime.failure.recovery import GiveUp, NextStep, Recovery, RetryAfter
+from holdfast.runtime.signals import Signal
 from holdfast.runtime.store.clock import Clock
-from holdfast.runtime.store.faults import text_of
 from holdfast.runtime.store.queue_items import FailedAttempt, ParkedEvent
-from holdfast.runtime.store.session import Session
 
 
 class Blocked(Exception):
     """An event can't be passed now; everything before it is committed."""
 
-    def __init__(self, event: RawEvent, verdict: RetryAfter | GiveUp) -> None:
-        super().__init__(event, verdict)
-        self.event, self.verdict = event, verdict
+    def __init__(self, event: RawEvent, step: NextStep) -> None:
+        super().__init__(event, step)
+        self.event, self.step = event, step
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """Where a drain ends before it is through: when the lane is due next, and what to raise."""
+class LaneStop:
+    """Why no more of a lane is tried: when it is due again, and what blocks the projection."""
 
     due_at: datetime | None
-    halted: Blocked | None = None
+    blocked: Blocked | None = None
 
 
 class Attempts:
-    """Tries the events of one projection on one session.
-
-    `blamed`: events that have failed by what happened to the process or to the store.
-    """
+    """Tries events of one projection, one by one."""
 
     def __init__(
         self,
@@ -52,35 +45,27 @@ class Attempts:
         *,
         names: tuple[str, str],
         types: EventTypes,
-        session: Session,
-        judge: Recovery,
-        caller: Invoker,
+        recovery: Recovery,
         clock: Clock,
         emit: Callable[[Signal], None],
-        blamed: dict[int, BaseException],
     ) -> None:
-        self.definition, self.session, self.judge = definition, session, judge
-        self.clock, self.emit, self.names = clock, emit, names
-        self._types, self._caller, self._blamed = types, caller, blamed
-        self.engine = engine_of(definition, types, session, caller)
-
-    def lane_of(self, event: RawEvent) -> str:
-        """The lane of an event that is in no batch."""
-        return lane_of(self.definition, self._types, event)
+        self.definition, self.names, self.types = definition, names, types
+        self.recovery, self.clock, self.emit = recovery, clock, emit
 
     def attempt(self, batch: Applies, event: RawEvent) -> None:
-        """Tries one event; raises EventFailed."""
-        wait = self.judge.pending(event)
-        if wait is not None:
-            raise Blocked(event, wait)
-        if event.position in self._blamed:
-            raise EventFailed(event, self._blamed[event.position])
+        """Tries one event; raises EventFailed, or Blocked while it has to wait."""
+        known = self.recovery.known.get(event.position)
+        if known is not None:
+            if known.retry_after is not None:
+                raise Blocked(event, known.retry_after)
+            if known.blamed_for is not None:
+                raise EventFailed(event, known.blamed_for)
         if (reason := undecodable_reason(event)) is not None:
             raise EventFailed(event, reason)
         if batch.apply(event):
-            self.judge.succeeded()
+            self.recovery.state.failures_in_a_row = 0
 
-    def rule(
+    def decide(
         self, event: RawEvent, lane: str, error: BaseException, batch: Applies | None = None
     ) -> Skip | Park | None:
         """Asks the policy about a failed event; None if the fallback has handled it.
@@ -88,73 +73,61 @@ class Attempts:
         Raises Blocked where the event is to be tried again, or stops the projection.
         """
         if isinstance(error, MemoryError):
-            # What its handler still holds: whatever comes next needs memory, too.
+            # Frees what its handler still holds: the next step needs memory too.
             clear_frames(error.__traceback__)
-        blamed = self._blamed.pop(event.position, None)
-        if isinstance(blamed, ProcessDied):
-            known = self.judge.record_of(event)
-            self.judge.adopt(event, replace(known, attempts=known.attempts + blamed.deaths - 1))
-        verdict = self.judge.judge(event, lane, error)
-        if isinstance(verdict, GiveUp):
-            if batch is not None and self._falls_back(batch, event, verdict):
+        known = self.recovery.known.get(event.position)
+        if known is not None:
+            if isinstance(known.blamed_for, ProcessDied):
+                attempts = known.history.attempts + known.blamed_for.deaths - 1
+                known.history = replace(known.history, attempts=attempts)
+            known.blamed_for = None
+        step = self.recovery.decide(event, lane, error)
+        if isinstance(step, GiveUp):
+            if batch is not None and self._falls_back(batch, event, step):
                 return None
-            if not isinstance(verdict.decision, Fatal):
-                return verdict.decision
-        raise Blocked(event, verdict)
+            if not isinstance(step.decision, Fatal):
+                self.recovery.known[event.position].decision = step.decision
+                return step.decision
+        raise Blocked(event, step)
 
-    def set_back(
+    def fail_item(
         self, batch: Applies | None, lane: str, item: ParkedEvent, error: BaseException
-    ) -> tuple[FailedAttempt | None, Stop | None]:
-        """What becomes of an item that failed; without a setback, the fallback has handled it."""
-        now = self.clock.now()
-        retries = item.retries + 1
-        self.judge.adopt(item.event, item.record)
+    ) -> tuple[FailedAttempt | None, LaneStop | None]:
+        """What becomes of an item that failed; without an attempt, the fallback has handled it."""
+        now, retries = self.clock.now(), item.retries + 1
+        self.recovery.adopt(item.event, item.history)
         try:
-            decision = self.rule(item.event, lane, error, batch)
-        except Blocked as halted:
-            record = self.judge.settled(item.event) or item.record
-            if isinstance(halted.verdict, GiveUp):
-                # Left as it was, to be tried when the projection runs again.
-                return FailedAttempt(item.id, item.status, record, item.retries, None), Stop(
-                    now, halted
-                )
-            at = now + timedelta(seconds=halted.verdict.seconds)
-            stops_all = halted if halted.verdict.reason == "breaker" else None
-            return FailedAttempt(item.id, "failed", record, retries, at), Stop(at, stops_all)
+            decision = self.decide(item.event, lane, error, batch)
+        except Blocked as blocked:
+            history = self.recovery.forget(item.event) or item.history
+            if isinstance(blocked.step, RetryAfter):
+                at = now + timedelta(seconds=blocked.step.seconds)
+                stops_all = blocked if blocked.step.reason == "breaker" else None
+                failed = FailedAttempt(item.id, "failed", history, retries, at)
+                return failed, LaneStop(at, stops_all)
+            # Left as it was, to be tried when the projection runs again.
+            failed = FailedAttempt(item.id, item.status, history, item.retries, None)
+            return failed, LaneStop(now, blocked)
         if decision is None:
             return None, None
-        record = self.judge.settled(item.event) or item.record
+        history = self.recovery.forget(item.event) or item.history
         if isinstance(decision, Skip):
-            return FailedAttempt(item.id, "skipped", record, retries, None), None
+            return FailedAttempt(item.id, "skipped", history, retries, None), None
         if decision.retry is not None and decision.retry.allows(retries):
             at = now + timedelta(seconds=decision.retry.delay(retries + 1))
-            return FailedAttempt(item.id, "failed", record, retries, at), Stop(at)
-        return FailedAttempt(item.id, "dead", record, retries, None), Stop(None)
+            return FailedAttempt(item.id, "failed", history, retries, at), LaneStop(at)
+        return FailedAttempt(item.id, "dead", history, retries, None), LaneStop(None)
 
-    def told(self, events: Sequence[RawEvent]) -> None:
-        """The transaction is in, with these events applied: does what may only happen now."""
-        for callback in self.engine.committed():
-            try:
-                self._caller.call(callback)
-            except Exception as error:
-                text = self.definition.masked(text_of(error))
-                self.emit(CallbackFailed(*self.names, type(error).__name__, text))
-        if self.judge.has_records:
-            for event in events:
-                record = self.judge.settled(event)
-                if record is not None:
-                    self.emit(Recovered(*self.names, event.position, record.attempts + 1))
-
-    def _falls_back(self, batch: Applies, event: RawEvent, given: GiveUp) -> bool:
+    def _falls_back(self, batch: Applies, event: RawEvent, step: GiveUp) -> bool:
         fallback = self.definition.policy_of(event.type).fallback
-        if fallback is None or isinstance(given.error, ProcessDied):
+        if fallback is None or isinstance(step.error, ProcessDied):
             return False
         try:
             batch.apply(event, fallback)
         except EventFailed as failed:
             worse = failed.error
-            given.error.add_note(f"The fallback failed too: {type(worse).__name__}: {worse}")
-            self.judge.renew(event, given.error)
+            step.error.add_note(f"The fallback failed too: {type(worse).__name__}: {worse}")
+            self.recovery.amend(event, step.error)
             return False
-        self.judge.succeeded()
+        self.recovery.state.failures_in_a_row = 0
         return True

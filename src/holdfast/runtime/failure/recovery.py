@@ -1,10 +1,15 @@
-"""What to do about a failed event: the policy's decision, and what it takes to carry it out."""
+"""What to do about a failed event: the policy's decision, and what is known of the event.
+
+A failed event that is neither applied nor in the queue is known here, by its position, until it is
+one of the two: its history, the wait before its next attempt, the decision about it, and an error
+that it is blamed for without an attempt.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, assert_never
 
@@ -19,12 +24,12 @@ from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.signals import BreakerOpened, Decided, Failed, Retrying, Signal
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.faults import text_of
-from holdfast.runtime.store.queue_items import FailureHistory, attempt_of
+from holdfast.runtime.store.queue_items import NO_FAILURE, FailureHistory, attempt_of
 
 
 @dataclass(frozen=True, slots=True)
 class RetryAfter:
-    """Try the same event again, after so many seconds."""
+    """The same event is tried again after a wait."""
 
     seconds: float
     reason: Literal["retry", "breaker"]
@@ -45,16 +50,30 @@ class PolicyFailed(Exception):
     """A function of the policy failed, so that its projection stops; shows both errors."""
 
 
-class PolicyState:
-    """What the parts of a policy remember of a projection's failures, in all its threads."""
+@dataclass(slots=True)
+class FailedEvent:
+    """What is known of an event that has failed, and is neither applied nor in the queue."""
 
-    def __init__(self) -> None:
-        self.in_a_row = 0
-        self.waits: deque[tuple[float, float]] = deque()
+    history: FailureHistory = NO_FAILURE
+    retry_after: RetryAfter | None = None
+    """What is left of the wait before its next attempt."""
+    decision: Skip | Park | None = None
+    """What becomes of it when it comes again."""
+    blamed_for: BaseException | None = None
+    """The death of a process, or a failure of the store, that it has caused."""
+
+
+@dataclass(slots=True)
+class PolicyState:
+    """What breaker and retry budget remember of a projection's failures, in all its threads."""
+
+    failures_in_a_row: int = 0
+    waits: deque[tuple[float, float]] = field(default_factory=deque)
+    """Each wait before a retry: when it was granted, and its seconds."""
 
 
 class Recovery:
-    """Asks the policy of one runner's projection, and keeps what its parts need to remember."""
+    """Asks the policy of one projection about failed events, and remembers them."""
 
     def __init__(
         self,
@@ -62,74 +81,53 @@ class Recovery:
         *,
         feed: str,
         types: EventTypes,
-        caller: Invoker,
+        invoker: Invoker,
         clock: Clock,
         emit: Callable[[Signal], None],
-        memory: PolicyState | None = None,
+        state: PolicyState | None = None,
     ) -> None:
         self._definition, self._names = definition, (definition.name, feed)
-        self._types, self._caller, self._clock, self._emit = types, caller, clock, emit
-        self._records: dict[int, FailureHistory] = {}
-        self._pending: dict[int, RetryAfter] = {}
-        self._memory = memory or PolicyState()
+        self._types, self._invoker, self._clock, self._emit = types, invoker, clock, emit
+        self.known: dict[int, FailedEvent] = {}
+        """Failed events by position."""
+        self.state = state or PolicyState()
 
-    def record_of(self, event: RawEvent) -> FailureHistory:
-        """What is known of an event's failures in this process."""
-        return self._records.get(event.position, FailureHistory())
+    def history_of(self, event: RawEvent) -> FailureHistory:
+        known = self.known.get(event.position)
+        return known.history if known else NO_FAILURE
 
-    def adopt(self, event: RawEvent, record: FailureHistory) -> None:
-        """Goes on from a record that was kept in the queue or with the checkpoint."""
-        self._records[event.position] = record
+    def adopt(self, event: RawEvent, history: FailureHistory) -> None:
+        """Goes on from a history that was stored."""
+        self._known(event.position).history = history
 
-    @property
-    def has_records(self) -> bool:
-        """Whether events have failed that are neither applied nor in the queue."""
-        return bool(self._records)
+    def amend(self, event: RawEvent, error: BaseException) -> None:
+        """Replaces the error of the last failed attempt, of which more is known now."""
+        known = self._known(event.position)
+        *earlier, last = known.history.last_attempts
+        last_attempts = (*earlier, attempt_of(error, last.at))
+        known.history = replace(known.history, last_attempts=last_attempts)
 
-    def recorded(self, events: Iterable[RawEvent]) -> list[RawEvent]:
-        """Those of the events that have failed before."""
-        return [event for event in events if event.position in self._records]
-
-    def last_error(self, event: RawEvent) -> str | None:
-        """The type of the error that an event has failed with last."""
-        history = self.record_of(event).history
-        return history[-1].error_type if history else None
-
-    def renew(self, event: RawEvent, error: BaseException) -> None:
-        """More is known about the last failed attempt."""
-        record = self.record_of(event)
-        last = attempt_of(error, record.history[-1].at)
-        self._records[event.position] = replace(record, history=(*record.history[:-1], last))
-
-    def pending(self, event: RawEvent) -> RetryAfter | None:
-        """What is left of the wait before the event's next attempt."""
-        return self._pending.get(event.position)
-
-    @property
-    def awaited(self) -> Collection[int]:
-        """The positions of events that have to wait before their next attempt."""
-        return self._pending.keys()
+    def blame(self, position: int, error: BaseException) -> None:
+        """The event at a position has caused an error, and fails without another attempt."""
+        self._known(position).blamed_for = error
 
     def waited(self, event: RawEvent, seconds: float) -> None:
-        """So many seconds of an event's wait are over."""
-        wait = self._pending.pop(event.position, None)
-        if wait is not None and wait.seconds > seconds:
-            self._pending[event.position] = replace(wait, seconds=wait.seconds - seconds)
+        """A part of the wait before an event's next attempt is over."""
+        known = self.known.get(event.position)
+        if known is not None and known.retry_after is not None:
+            left = known.retry_after.seconds - seconds
+            known.retry_after = replace(known.retry_after, seconds=left) if left > 0 else None
 
-    def succeeded(self) -> None:
-        """An event was applied: failures before and after it are not in a row."""
-        self._memory.in_a_row = 0
+    def forget(self, event: RawEvent) -> FailureHistory | None:
+        """The event is applied or in the queue; returns its history, if it had failed."""
+        known = self.known.pop(event.position, None)
+        return known.history if known and known.history.attempts else None
 
-    def settled(self, event: RawEvent) -> FailureHistory | None:
-        """The event needs no more decisions; returns its record, if it had failed."""
-        self._pending.pop(event.position, None)
-        return self._records.pop(event.position, None)
-
-    def judge(self, event: RawEvent, lane: str, error: BaseException) -> NextStep:
+    def decide(self, event: RawEvent, lane: str, error: BaseException) -> NextStep:
         """Decides about one failed attempt."""
-        now = self._clock.now()
-        record = self._records[event.position] = self.record_of(event).after(error, now)
-        failure = self._failure(event, lane, error, record, now)
+        now, known = self._clock.now(), self._known(event.position)
+        known.history = history = known.history.after(error, now)
+        failure = self._failure(event, lane, error, history, now)
         self._emit(
             Failed(
                 *self._names,
@@ -138,43 +136,45 @@ class Recovery:
                 lane,
                 failure.attempt,
                 type(error).__name__,
-                self._definition.masked(record.history[-1].error_message),
+                self._definition.masked(history.last_attempts[-1].error_message),
             )
         )
-        verdict = self._verdict(failure)
-        if isinstance(verdict, RetryAfter):
-            self._pending[event.position] = verdict
-        decided = verdict.reason if isinstance(verdict, RetryAfter) else _name(verdict.decision)
-        self._emit(Decided(*self._names, event.position, decided))
-        return verdict
+        step = self._next_step(failure)
+        if isinstance(step, RetryAfter):
+            known.retry_after = step
+        name = step.reason if isinstance(step, RetryAfter) else _name(step.decision)
+        self._emit(Decided(*self._names, event.position, name))
+        return step
 
-    def _verdict(self, failure: Failure) -> NextStep:
-        policy = self._definition.policy
-        self._memory.in_a_row += 1
-        breaker = policy.breaker
-        if breaker is not None and self._memory.in_a_row >= breaker.failures:
+    def _known(self, position: int) -> FailedEvent:
+        return self.known.setdefault(position, FailedEvent())
+
+    def _next_step(self, failure: Failure) -> NextStep:
+        self.state.failures_in_a_row += 1
+        breaker = self._definition.policy.breaker
+        if breaker is not None and self.state.failures_in_a_row >= breaker.failures:
             self._emit(BreakerOpened(*self._names, failure.position, breaker.pause_seconds))
             return RetryAfter(breaker.pause_seconds, "breaker")
-        leaf = self._definition.policy_of(failure.event.type)
+        policy = self._definition.policy_of(failure.event.type)
         try:
-            decision = self._ask(leaf, failure)
+            decision = self._ask(policy, failure)
         except BaseException as worse:
-            return GiveUp(Fatal(), _undecided("on_error", worse, failure))
+            return GiveUp(Fatal(), _policy_failed("on_error", worse, failure))
         if isinstance(decision, Retry):
-            return self._again(decision, leaf, failure)
+            return self._retry(decision, policy, failure)
         return GiveUp(decision, failure.error)
 
     def _ask(self, policy: Policy, failure: Failure) -> Decision:
         if isinstance(policy.on_error, Decision):
             return policy.on_error
-        decision = self._caller.call(policy.on_error, failure)
+        decision = self._invoker.call(policy.on_error, failure)
         if not isinstance(decision, Decision):
             raise TypeError(
                 f"it returned {decision!r}, not a decision: Fatal(), Skip(), Retry() or Park()"
             )
         return decision
 
-    def _again(self, retry: Retry, policy: Policy, failure: Failure) -> NextStep:
+    def _retry(self, retry: Retry, policy: Policy, failure: Failure) -> NextStep:
         backoff = retry.backoff or policy.backoff
         exhausted = policy.exhausted if retry.exhausted is None else retry.exhausted
         if not backoff.allows(failure.attempt):
@@ -182,18 +182,18 @@ class Recovery:
         try:
             seconds = backoff.delay(failure.attempt, failure)
         except Exception as worse:
-            return GiveUp(Fatal(), _undecided("Backoff.schedule", worse, failure))
-        if not self._affords(seconds):
+            return GiveUp(Fatal(), _policy_failed("Backoff.schedule", worse, failure))
+        if not self._takes_from_budget(seconds):
             return GiveUp(exhausted, failure.error)
         self._emit(Retrying(*self._names, failure.position, failure.attempt + 1, seconds))
         return RetryAfter(seconds, "retry")
 
-    def _affords(self, seconds: float) -> bool:
-        """Whether the retry budget has so many seconds left, which are then taken from it."""
+    def _takes_from_budget(self, seconds: float) -> bool:
+        """Takes a wait from the retry budget; False if that has not enough left."""
         budget = self._definition.policy.budget
         if budget is None:
             return True
-        now, waits = self._clock.monotonic(), self._memory.waits
+        now, waits = self._clock.monotonic(), self.state.waits
         while waits and waits[0][0] <= now - budget.window_seconds:
             waits.popleft()
         if sum(waited for _, waited in list(waits)) + seconds > budget.seconds:
@@ -207,31 +207,31 @@ class Recovery:
         event: RawEvent,
         lane: str,
         error: BaseException,
-        record: FailureHistory,
+        history: FailureHistory,
         now: datetime,
     ) -> Failure:
         return Failure(
             event=_decoded(event, self._types),
             error=error,
-            attempt=record.attempts,
+            attempt=history.attempts,
             position=event.position,
             projection=self._definition.name,
             lane=lane,
-            first_failed_at=record.first_failed_at or now,
+            first_failed_at=history.first_failed_at or now,
             failed_at=now,
         )
 
 
-def _undecided(function: str, worse: BaseException, failure: Failure) -> PolicyFailed:
-    undecided = PolicyFailed(
+def _policy_failed(function: str, worse: BaseException, failure: Failure) -> PolicyFailed:
+    failed = PolicyFailed(
         f"{function} of projection {failure.projection!r} failed with "
         f"{type(worse).__name__}: {text_of(worse)}, when it was asked about "
         f"{type(failure.error).__name__}: {text_of(failure.error)}"
     )
-    undecided.__cause__ = worse
+    failed.__cause__ = worse
     if worse is not failure.error and worse.__context__ is None:
         worse.__context__ = failure.error
-    return undecided
+    return failed
 
 
 def _decoded(raw: RawEvent, types: EventTypes) -> Event[Any]:
@@ -244,13 +244,13 @@ def _decoded(raw: RawEvent, types: EventTypes) -> Event[Any]:
             version=raw.version,
             id=raw.id,
             type=raw.type,
-            data=_plain(raw.data),
-            metadata=_plain(raw.metadata),
+            data=_as_json(raw.data),
+            metadata=_as_json(raw.metadata),
             recorded_at=raw.recorded_at,
         )
 
 
-def _plain(text: str) -> Any:
+def _as_json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -1,7 +1,14 @@
 """Which event is to blame when the store or the process itself fails.
 
-Neither is an event's fault, as a rule. But a store that fails in the same event's handler again and
-again, or a process that dies at it, has met its cause. To be sure, the suspect is tried alone.
+Mostly none is. But a store that fails in the same event's handler again and again, or a process
+that dies at it, has met its cause. To be sure, the suspect is tried alone:
+
+- The store fails in an event's handler: that event is the suspect, and is set apart in the next
+  batch. Where the store failed at the end of a group of writes, the culprit is one of the next
+  `wary_events`: each of them is known to be done before the next one begins. An event at which the
+  connection is lost `strikes` times in a row is to blame; at deadlocks, `conflict_strikes` times.
+- A process dies twice at the same checkpoint (`unclean_ends`): events are tried one at a time, each
+  with a durable mark. An event at which processes die `marked_deaths` times is to blame.
 """
 
 from __future__ import annotations
@@ -12,88 +19,72 @@ from holdfast.errors import StoreConflict
 from holdfast.model.event import RawEvent
 from holdfast.model.failure import ProcessDied
 from holdfast.runtime.engines.engine import StoreFailedAt
-from holdfast.runtime.run import batch_reader as reading
+from holdfast.runtime.failure.recovery import Recovery
+from holdfast.runtime.limits import RuntimeLimits
 from holdfast.runtime.store.checkpoint import Checkpoint
-
-STRIKES = 3
-"""A handler that loses the connection so often at one event has caused it."""
-
-CONFLICT_STRIKES = 8
-"""The same for deadlocks and serialisation failures, which others may cause."""
-
-WARY_EVENTS = 256
-"""Events from the first one on at which the store may have failed."""
-
-UNCLEAN_ENDS = 2
-"""After so many deaths at one checkpoint, events are tried one at a time."""
-
-MARKED_DEATHS = 2
-"""After so many deaths while one event was tried alone, that event is to blame."""
-
-SINGLE_EVENTS = 100
-"""Events that are tried alone before lanes are looked at again."""
 
 
 class Suspects:
-    """What a runner has against events."""
+    """What a runner holds against events."""
 
-    def __init__(self) -> None:
-        self.blamed: dict[int, BaseException] = {}
-        """Events that have failed by what happened to the store or the process, by position."""
+    def __init__(self, limits: RuntimeLimits) -> None:
+        self._limits = limits
         self.suspect: RawEvent | None = None
         self._strikes = 0
-        self._wary_for = 0
-        """So many events more are known to be done before the next one begins: the store has failed
-        at one of them, and it is not known at which."""
-        self.alone_for = 0
-        """So many events more are tried one at a time."""
+        self._wary_events = 0
+        self.alone_events = 0
+        """How many more events are tried one at a time."""
         self.marked: int | None = None
-        """The position of an event that processes have died at. It comes before all others."""
+        """The position of an event that processes have died at. It is tried before all others."""
         self._deaths = 0
-        self._careful_for = 0
-        """So many events more come in small batches: the last process has died at one of them."""
-        self.set_lost_after: int | None = None
-        """After which position a stretch was lost with the connection: one of its events may be to
-        blame, and that shows only when they come by themselves."""
+        self._careful_events = 0
+        """How many more events come in small batches: the last process died at one of them."""
+        self.range_lost_after: int | None = None
+        """After which position a range was lost with the connection: one of its events may be to
+        blame, which shows only when they come one by one."""
 
     @property
     def goes_singly(self) -> bool:
         """Whether each event is tried alone, and marked before."""
-        return self.alone_for > 0
+        return self.alone_events > 0
 
     @property
     def is_wary(self) -> bool:
-        """Whether each event is known to be done before the next one begins."""
-        return self._wary_for > 0
+        """Whether each event must be known to be done before the next one begins."""
+        return self._wary_events > 0 or self.alone_events > 0
 
     @property
     def has_any(self) -> bool:
-        """Whether there is anything against an event that comes."""
-        return self.goes_singly or self.suspect is not None
+        """Whether anything is held against an event that comes."""
+        return self.alone_events > 0 or self.suspect is not None
 
-    def begin(self, checkpoint: Checkpoint, *, folds: bool) -> None:
+    @property
+    def is_careful(self) -> bool:
+        """Whether batches are small: if the process dies, fewer events can be to blame."""
+        return self._careful_events > 0
+
+    def begin(self, checkpoint: Checkpoint, recovery: Recovery, *, most_events: int) -> None:
         """Draws conclusions from how the last leader has ended."""
-        position = checkpoint.mark_position
-        if position is not None and checkpoint.mark_attempts >= MARKED_DEATHS:
-            self.blamed[position] = ProcessDied(checkpoint.mark_attempts)
+        limits, position = self._limits, checkpoint.mark_position
+        if position is not None and checkpoint.mark_attempts >= limits.marked_deaths:
+            recovery.blame(position, ProcessDied(checkpoint.mark_attempts))
         self.marked, self._deaths = position, checkpoint.mark_attempts
-        most = reading.most_events(folds=folds)
-        if position is not None or checkpoint.unclean_ends >= UNCLEAN_ENDS:
-            self.alone_for = min(most, reading.CAREFUL_EVENTS)
-        self._careful_for = most if checkpoint.unclean_ends else 0
+        if position is not None or checkpoint.unclean_ends >= limits.unclean_ends:
+            self.alone_events = min(most_events, limits.careful_events)
+        self._careful_events = most_events if checkpoint.unclean_ends else 0
 
-    def parts(self, events: Sequence[RawEvent]) -> list[Sequence[RawEvent]]:
-        """What to commit before what: a suspect is set apart."""
-        if self.alone_for:
-            return [[event] for event in events[: min(self.alone_for, SINGLE_EVENTS)]]
-        positions = [event.position for event in events] if self.suspect else []
-        if self.suspect is None or self.suspect.position not in positions:
-            return [events]
-        at = positions.index(self.suspect.position)
-        return [part for part in (events[:at], events[at : at + 1], events[at + 1 :]) if part]
+    def most_together(self, events: Sequence[RawEvent]) -> int:
+        """How many of these events may go into one transaction: a suspect is set apart."""
+        if self.goes_singly:
+            return 1
+        if self.suspect is not None:
+            for index, event in enumerate(events):
+                if event.position == self.suspect.position:
+                    return max(index, 1)
+        return len(events)
 
     def attempt_at(self, event: RawEvent) -> int:
-        """The number of the attempt at an event alone, counting those that a process died of."""
+        """The number of the attempt at an event alone, with those that a process died of."""
         return self._deaths + 1 if event.position == self.marked else 1
 
     def survived(self, event: RawEvent) -> None:
@@ -101,33 +92,27 @@ class Suspects:
         if event.position == self.marked:
             self.marked = None
 
-    def tried(self) -> None:
-        """One event of the feed is done with."""
-        self.alone_for = max(0, self.alone_for - 1)
-
-    def is_careful(self) -> bool:
-        """Whether batches are small: if the process dies, fewer events can be to blame."""
-        return self._careful_for > 0
-
-    def passed(self, events: int) -> None:
-        """A batch of so many events is in."""
-        self.suspect, self._strikes = None, 0
-        self._careful_for = max(0, self._careful_for - events)
-        self._wary_for = max(0, self._wary_for - events)
+    def passed(self, events: int, position: int) -> None:
+        """A batch is committed, up to a position."""
+        if self.suspect is not None and self.suspect.position <= position:
+            self.suspect, self._strikes = None, 0
+        self.alone_events = max(0, self.alone_events - events)
+        self._wary_events = max(0, self._wary_events - events)
+        self._careful_events = max(0, self._careful_events - events)
 
     def at_head(self) -> None:
-        """There is nothing left that could kill the process."""
-        self.alone_for = self._careful_for = 0
+        """No event is left that could kill the process."""
+        self.alone_events = self._careful_events = 0
 
-    def strike(self, failed: StoreFailedAt) -> None:
-        """The store failed inside a handler. Once is the store; again and again is the event."""
-        known = self.suspect is not None and self.suspect.position == failed.event.position
-        self._strikes = self._strikes + 1 if known else 1
-        self.suspect, self._wary_for = failed.event, WARY_EVENTS
-        error = failed.error
-        if (error.connection_lost and self._strikes >= STRIKES) or (
-            isinstance(error, StoreConflict) and self._strikes >= CONFLICT_STRIKES
+    def strike(self, failed: StoreFailedAt, recovery: Recovery) -> None:
+        """The store failed inside a handler. Once it is the store; again and again, the event."""
+        limits, event, error = self._limits, failed.event, failed.error
+        is_known = self.suspect is not None and self.suspect.position == event.position
+        self._strikes = self._strikes + 1 if is_known else 1
+        self.suspect, self._wary_events = event, limits.wary_events
+        if (error.connection_lost and self._strikes >= limits.strikes) or (
+            isinstance(error, StoreConflict) and self._strikes >= limits.conflict_strikes
         ):
             # Its policy is asked as soon as the store can be reached.
-            self.blamed[failed.event.position] = error
+            recovery.blame(event.position, error)
             self._strikes = 0

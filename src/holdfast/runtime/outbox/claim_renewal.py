@@ -12,7 +12,7 @@ Renew = Callable[[Collection[str]], None]
 
 
 class ClaimRenewer:
-    """A thread that renews claims under tokens; it ends when there are none."""
+    """A thread that renews the claims under some tokens; it ends when there are none."""
 
     def __init__(self, renew: Renew) -> None:
         self._renew = renew
@@ -21,13 +21,13 @@ class ClaimRenewer:
         self._is_running = False
 
     @contextmanager
-    def keeping(self, token: str) -> Iterator[None]:
-        """Renews what was claimed under the token until the block ends."""
+    def renewing(self, token: str) -> Iterator[None]:
+        """Renews the claims under a token until the block ends."""
         with self._changed:
             self._tokens.add(token)
             if not self._is_running:
                 self._is_running = True
-                threading.Thread(target=self._run, name="holdfast keeper", daemon=True).start()
+                threading.Thread(target=self._run, name="holdfast renewer", daemon=True).start()
         try:
             yield
         finally:
@@ -43,6 +43,6 @@ class ClaimRenewer:
                     self._is_running = False
                     return
                 tokens = list(self._tokens)
-            # If it can't be done now, the next time may still be soon enough.
+            # If it fails now, the next time may still be soon enough.
             with suppress(Exception):
                 self._renew(tokens)

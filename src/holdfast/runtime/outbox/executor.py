@@ -1,8 +1,8 @@
-"""One thread of a relay: tries the events of claimed lanes, and finishes what it has tried.
+"""Tries the events of claimed lanes, and finishes what it has tried.
 
-Quick handlers are run for many lanes in one transaction. A slow one, and whoever says that it calls
-other systems, has a transaction of its own, which begins when the handler needs it, so that nobody
-waits for it. Which are slow is measured.
+Quick handlers run for many lanes in one transaction, a bundle. A slow handler, and one that calls
+other systems, has a transaction of its own, which begins when the handler first uses it, so that
+nobody waits for it. Which handlers are slow is measured.
 """
 
 from __future__ import annotations
@@ -11,70 +11,83 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 
-from holdfast.model.event import RawEvent
 from holdfast.model.failure import WorkerLost
-from holdfast.runtime.engines.engine import (
-    Applies,
-    BatchLost,
-    BatchRefused,
-    EventFailed,
-    Unrepeatable,
-)
+from holdfast.runtime.apply.outcome import Outcome, announce
+from holdfast.runtime.engines.engine import Applies, Engine, EventFailed, refusal
 from holdfast.runtime.engines.handlers import HandlerEngine
+from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.failure.attempts import Attempts, Blocked
 from holdfast.runtime.failure.recovery import GiveUp
 from holdfast.runtime.outbox.bundle_size import BUNDLE_SECONDS, BundleSize
-from holdfast.runtime.signals import Committed, Died, Parked, Skipped
 from holdfast.runtime.store.claims import Claim, ClaimLost, Claims
 from holdfast.runtime.store.queue_items import FailedAttempt, ParkedEvent
+from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.transaction import Transaction
 
 
 @dataclass(slots=True)
-class _Outcome:
+class _Result:
     """What has become of claimed lanes in one transaction."""
 
     applied: list[ParkedEvent] = field(default_factory=list)
-    setbacks: list[tuple[Claim, ParkedEvent, FailedAttempt]] = field(default_factory=list)
+    failed: list[tuple[str, ParkedEvent, FailedAttempt]] = field(default_factory=list)
     gone: dict[str, int] = field(default_factory=dict)
+    """How many items are gone from each lane that was tried."""
     untried: list[Claim] = field(default_factory=list)
-    halted: Blocked | None = None
+    blocked: Blocked | None = None
 
 
 class Executor:
-    """Works on claims, one bundle after the other."""
+    """Works on claims with one session, on one thread."""
 
     def __init__(
         self,
-        trier: Attempts,
-        claims: Claims,
-        pace: BundleSize,
+        attempts: Attempts,
         *,
+        session: Session,
+        engine: Engine,
+        claims: Claims,
+        invoker: Invoker,
+        bundle_size: BundleSize,
         stopping: Callable[[], bool],
-        halt: Callable[[], None],
+        stop_all: Callable[[], None],
     ) -> None:
-        """`halt` is called before a lane is given back whose head stops the projection."""
-        self._trier, self._claims, self._pace = trier, claims, pace
-        self._stopping, self._halt = stopping, halt
+        """`stop_all` is called before a lane is given back whose head stops the projection."""
+        self._attempts, self._clock = attempts, attempts.clock
+        self._session, self._engine, self.claims = session, engine, claims
+        self._invoker, self._bundle_size = invoker, bundle_size
+        self._stopping, self._stop_all = stopping, stop_all
 
     def work(self, token: str, taken: Sequence[Claim]) -> float | None:
         """Tries what was claimed; returns a pause that the whole projection has to make, if any.
 
-        Raises Blocked at an event that stops the projection. In both cases, what was not tried by
-        then is given back. A lane that is no longer ours is left.
+        Raises Blocked at an event that stops the projection. In both cases, lanes that were not
+        tried are given back. A lane that is no longer ours is left.
         """
         lost = [claim for claim in taken if claim.was_lost]
-        again = [claim for claim in taken if not claim.was_lost and claim.head.record.attempts]
-        fresh = [claim for claim in taken if not claim.was_lost and not claim.head.record.attempts]
-        # What has failed, or was in a worker's hand that died, may be the cause: it goes alone.
+        again = [claim for claim in taken if not claim.was_lost and claim.head.history.attempts]
+        fresh = [c for c in taken if not c.was_lost and not c.head.history.attempts]
+        # An event that has failed, or that a lost worker had claimed, may be the cause: alone.
         parts = [[claim] for claim in (*lost, *again)]
-        if self._trier.definition.calls_out:
+        if self._attempts.definition.calls_out:
             parts += [[claim] for claim in fresh]
         elif fresh:
             parts.append(fresh)
+        return self._work_on_parts(token, parts)
+
+    def give_back(self, token: str, claims: Sequence[Claim]) -> None:
+        """Gives back lanes that were not tried, or in vain; no attempt is counted."""
+        if not claims:
+            return
+        with self._session.transaction() as transaction:
+            ours = self.claims.lock(token, [claim.lane for claim in claims], wait=True)
+            untried = [claim for claim in claims if claim.lane in ours]
+            self._finish(transaction, token, _Result(untried=untried))
+
+    def _work_on_parts(self, token: str, parts: Sequence[Sequence[Claim]]) -> float | None:
         for n, part in enumerate(parts):
             try:
-                pause = self._part(token, part)
+                pause = self._work_on_part(token, part)
             except Blocked:
                 self.give_back(token, list(chain.from_iterable(parts[n + 1 :])))
                 raise
@@ -83,221 +96,191 @@ class Executor:
                 return pause
         return None
 
-    def _part(self, token: str, claims: Sequence[Claim]) -> float | None:
-        if len(claims) > 1:
-            return self._bundle(token, claims)
-        (claim,) = claims
-        return self._lost(token, claim) if claim.was_lost else self._alone(token, claim)
+    def _work_on_part(self, token: str, part: Sequence[Claim]) -> float | None:
+        if len(part) > 1:
+            return self._try_bundle(token, part)
+        (claim,) = part
+        return self._decide_lost(token, claim) if claim.was_lost else self._try_lane(token, claim)
 
-    def give_back(self, token: str, claims: Sequence[Claim]) -> None:
-        """Lets go of lanes that were not tried, or in vain; no attempt is counted."""
-        if not claims:
-            return
-        with self._trier.session.transaction() as work:
-            ours = self._claims.hold(token, [claim.lane for claim in claims], wait=True)
-            untried = [claim for claim in claims if claim.lane in ours]
-            self._finish(work, token, _Outcome(untried=untried))
-
-    def _bundle(self, token: str, claims: Sequence[Claim]) -> float | None:
+    def _try_bundle(self, token: str, claims: Sequence[Claim]) -> float | None:
         """Many lanes in one transaction; where they can't be, one after the other."""
         try:
-            later, pause = self._together(token, claims)
+            later, pause = self._apply_bundle(token, claims)
         except ClaimLost:
             later, pause = list(claims), None
         except Exception as error:
-            if self._cause(error) is None:
+            if refusal(self._session, error) is None:
                 raise
             later, pause = list(claims), None
-        for n, claim in enumerate(later):
-            if pause is not None:
-                self.give_back(token, later[n:])
-                return pause
-            try:
-                pause = self._alone(token, claim)
-            except Blocked:
-                self.give_back(token, later[n + 1 :])
-                raise
-        return pause
+        if pause is not None:
+            self.give_back(token, later)
+            return pause
+        return self._work_on_parts(token, [[claim] for claim in later])
 
-    def _alone(self, token: str, claim: Claim) -> float | None:
-        """The events of one lane, in a transaction of their own, or only its head."""
+    def _try_lane(self, token: str, claim: Claim) -> float | None:
+        """The head of one lane, in a transaction of its own."""
         if self._stopping():
             self.give_back(token, [claim])
             return None
+        claim = replace(claim, items=claim.items[:1])
         try:
-            if isinstance(self._trier.engine, HandlerEngine):
-                return self._lone(token, claim)
-            return self._together(token, [replace(claim, items=claim.items[:1])])[1]
+            if isinstance(self._engine, HandlerEngine):
+                return self._apply_head(token, claim, self._engine)
+            return self._apply_bundle(token, [claim])[1]
         except ClaimLost:
             return None
         except Exception as error:
-            cause = self._cause(error)
+            cause = refusal(self._session, error)
             if cause is None:
                 raise
-        return self._refused(token, claim, cause)
+        return self._fail_head(token, claim, cause)
 
-    def _cause(self, error: Exception) -> BaseException | None:
-        """What an event has done to a whole batch, or None if it was no event's doing."""
-        match error:
-            case BatchLost():
-                return error.error
-            case BatchRefused() | Unrepeatable():
-                return error.__cause__ or error
-            case _:
-                return error if self._trier.session.refused(error) else None
+    def _decide_lost(self, token: str, claim: Claim) -> float | None:
+        """The last worker that tried the head is lost: the policy is asked before a new attempt."""
+        history = claim.head.history
+        before = replace(history, attempts=max(0, history.attempts - 1))
+        head = replace(claim.head, history=before)
+        text = "the worker that tried it ended, or was silent for too long"
+        return self._fail_head(token, replace(claim, items=[head]), WorkerLost(text))
 
     # Transactions
 
-    def _together(self, token: str, claims: Sequence[Claim]) -> tuple[list[Claim], float | None]:
-        """Applies what waits in lanes; returns those that could not be had, and a pause."""
-        trier, outcome = self._trier, _Outcome()
-        trier.engine.forget()  # Others may have written since.
-        started = self._trier.clock.monotonic()
+    def _apply_bundle(
+        self, token: str, claims: Sequence[Claim]
+    ) -> tuple[list[Claim], float | None]:
+        """Applies what waits in lanes; returns those that an append had locked, and a pause."""
+        engine, session, result = self._engine, self._session, _Result()
+        engine.forget()  # Other workers may have written since.
+        started = self._clock.monotonic()
         try:
-            with trier.session.transaction() as work:
+            with session.transaction() as transaction:
                 lanes = [claim.lane for claim in claims]
-                ours = self._claims.hold(token, lanes, wait=len(lanes) == 1)
+                ours = self.claims.lock(token, lanes, wait=len(lanes) == 1)
                 todo = [claim for claim in claims if claim.lane in ours]
                 if not todo:
                     raise ClaimLost
-                events = [item.event for claim in todo for item in claim.items]
                 with (
-                    trier.session.working(),
-                    trier.engine.batch(None, work, from_queue=True, singly=False) as batch,
+                    session.working(),
+                    engine.batch(None, transaction, from_queue=True, singly=False) as batch,
                 ):
-                    batch.expect(events)
+                    batch.expect([item.event for claim in todo for item in claim.items])
                     for claim in todo:
-                        late = (
-                            outcome.gone
-                            and self._trier.clock.monotonic() - started > 2 * BUNDLE_SECONDS
-                        )
-                        if outcome.halted or late or self._stopping():
-                            outcome.untried.append(claim)
+                        seconds = self._clock.monotonic() - started
+                        is_late = bool(result.gone) and seconds > 2 * BUNDLE_SECONDS
+                        if result.blocked or is_late or self._stopping():
+                            result.untried.append(claim)
                         else:
-                            self._lane(batch, claim, outcome)
+                            self._apply_lane(batch, claim, result)
                     with batch.finished() as finishing:
-                        self._finish(finishing, token, outcome)
+                        self._finish(finishing, token, result)
         except BaseException:
-            trier.engine.forget()
+            engine.forget()
             raise
         later = [claim for claim in claims if claim.lane not in ours]
         try:
-            return later, self._tell(outcome, trier.clock.monotonic() - started)
+            return later, self._announce(result, self._clock.monotonic() - started)
         except Blocked:
             self.give_back(token, later)
             raise
 
-    def _lone(self, token: str, claim: Claim) -> float | None:
-        """The head of a lane, in a transaction that begins when its handler needs it."""
-        engine, outcome = self._trier.engine, _Outcome()
-        assert isinstance(engine, HandlerEngine)
-        started = self._trier.clock.monotonic()
+    def _apply_head(self, token: str, claim: Claim, engine: HandlerEngine) -> float | None:
+        """The head of a lane, in a transaction that begins when its handler first uses it."""
+        result, started = _Result(), self._clock.monotonic()
         with engine.one_event() as batch:
-            self._lane(batch, replace(claim, items=claim.items[:1]), outcome)
-            seconds = (
-                self._trier.clock.monotonic() - started
-            )  # What follows costs a bundle the same, once.
-            with batch.finished() as work:
+            self._apply_lane(batch, claim, result)
+            # What follows costs a bundle the same, once.
+            seconds = self._clock.monotonic() - started
+            with batch.finished() as transaction:
                 self._check_ours(token, claim)
-                self._finish(work, token, outcome)
-        return self._tell(outcome, seconds)
+                self._finish(transaction, token, result)
+        return self._announce(result, seconds)
 
-    def _lost(self, token: str, claim: Claim) -> float | None:
-        """The last one to try the head has not come back: its policy is asked first."""
-        record = claim.head.record
-        before = replace(record, attempts=max(0, record.attempts - 1))
-        head = replace(claim.head, record=before)
-        text = "the worker that tried it ended, or was silent for too long"
-        return self._refused(token, replace(claim, items=[head]), WorkerLost(text))
-
-    def _refused(self, token: str, claim: Claim, error: BaseException) -> float | None:
+    def _fail_head(self, token: str, claim: Claim, error: BaseException) -> float | None:
         """The head has failed already; nothing of it is left."""
-        outcome = _Outcome()
-        failed = EventFailed(claim.head.event, error)
+        result = _Result()
         try:
-            with self._trier.session.transaction() as work:
+            with self._session.transaction() as transaction:
                 self._check_ours(token, claim)
-                self._set_back(None, claim, claim.head, failed.error, outcome)
-                self._finish(work, token, outcome)
+                self._fail(None, claim, claim.head, error, result)
+                self._finish(transaction, token, result)
         except ClaimLost:
             return None
-        return self._tell(outcome, 0.0)
+        return self._announce(result, 0.0)
 
-    # Parts of them
+    # Parts of transactions
 
-    def _lane(self, batch: Applies, claim: Claim, outcome: _Outcome) -> None:
+    def _apply_lane(self, batch: Applies, claim: Claim, result: _Result) -> None:
         """Tries the items of a lane in order, up to the first that fails."""
-        now = self._trier.clock.now()
+        now = self._clock.now()
         behind = takewhile(lambda item: item.is_due(now), claim.items[1:])
-        outcome.gone[claim.lane] = 0
-        until = self._trier.clock.monotonic() + BUNDLE_SECONDS
+        result.gone[claim.lane] = 0
+        until = self._clock.monotonic() + BUNDLE_SECONDS
         for item in (claim.head, *behind):
-            if item is not claim.head and self._trier.clock.monotonic() > until:
+            if item is not claim.head and self._clock.monotonic() > until:
                 return
             try:
-                self._trier.attempt(batch, item.event)
+                self._attempts.attempt(batch, item.event)
             except EventFailed as failed:
-                self._set_back(batch, claim, item, failed.error, outcome)
-                if outcome.setbacks and outcome.setbacks[-1][1] is item:
+                if self._fail(batch, claim, item, failed.error, result):
                     return
             else:
-                outcome.applied.append(item)
-                outcome.gone[claim.lane] += 1
+                result.applied.append(item)
+                result.gone[claim.lane] += 1
 
-    def _set_back(
+    def _fail(
         self,
         batch: Applies | None,
         claim: Claim,
         item: ParkedEvent,
         error: BaseException,
-        outcome: _Outcome,
-    ) -> None:
-        setback, stop = self._trier.set_back(batch, claim.lane, item, error)
-        outcome.gone.setdefault(claim.lane, 0)
-        if setback is None:
-            outcome.applied.append(item)
-            outcome.gone[claim.lane] += 1
-            return
-        outcome.setbacks.append((claim, item, setback))
-        outcome.gone[claim.lane] += setback.status == "skipped"
-        if stop is not None and stop.halted is not None:
-            outcome.halted = stop.halted
-            if isinstance(stop.halted.verdict, GiveUp):
-                self._halt()
+        result: _Result,
+    ) -> bool:
+        """Notes what becomes of a failed item; False if the fallback has handled it."""
+        attempt, stop = self._attempts.fail_item(batch, claim.lane, item, error)
+        result.gone.setdefault(claim.lane, 0)
+        if attempt is None:
+            result.applied.append(item)
+            result.gone[claim.lane] += 1
+            return False
+        result.failed.append((claim.lane, item, attempt))
+        result.gone[claim.lane] += attempt.status == "skipped"
+        if stop is not None and stop.blocked is not None:
+            result.blocked = stop.blocked
+            if isinstance(stop.blocked.step, GiveUp):
+                self._stop_all()
+        return True
 
     def _check_ours(self, token: str, claim: Claim) -> None:
-        if not self._claims.hold(token, [claim.lane], wait=True):
+        if not self.claims.lock(token, [claim.lane], wait=True):
             raise ClaimLost
 
-    def _finish(self, work: Transaction, token: str, outcome: _Outcome) -> None:
-        now = self._trier.clock.now()
-        self._claims.finish([item.id for item in outcome.applied])
-        for _, _, setback in outcome.setbacks:
-            work.set_back(setback, now)
-        self._claims.unclaim([claim.head.id for claim in outcome.untried])
-        untried = dict.fromkeys([claim.lane for claim in outcome.untried], 0)
-        self._claims.settle(token, outcome.gone | untried)
+    def _finish(self, transaction: Transaction, token: str, result: _Result) -> None:
+        now = self._clock.now()
+        self.claims.finish([item.id for item in result.applied])
+        for _, _, attempt in result.failed:
+            transaction.fail_item(attempt, now)
+        self.claims.unclaim([claim.head.id for claim in result.untried])
+        untried = dict.fromkeys([claim.lane for claim in result.untried], 0)
+        self.claims.release(token, result.gone | untried)
 
-    def _tell(self, outcome: _Outcome, seconds: float) -> float | None:
-        trier = self._trier
-        events = [item.event for item in outcome.applied]
-        trier.told(events)
-        self._pace.took(len(events), len(outcome.setbacks), seconds)
-        for claim, item, setback in outcome.setbacks:
-            event: RawEvent = item.event
-            where = (*trier.names, event.position, event.type, claim.lane)
-            match setback.status:
-                case "skipped":
-                    trier.emit(Skipped(*where))
-                case "dead":
-                    trier.emit(Parked(*where))
-                    trier.emit(Died(*where))
-        if events:
-            position = max(event.position for event in events)
-            trier.emit(Committed(*trier.names, position, len(events), seconds))
-        halted = outcome.halted
-        if halted is None:
+    def _announce(self, result: _Result, seconds: float) -> float | None:
+        """Tells what came of a transaction; returns the pause that the breaker asks for."""
+        events = [item.event for item in result.applied]
+        self._bundle_size.took(len(events), len(result.failed), seconds)
+        outcome = Outcome(
+            position=max((event.position for event in events), default=None),
+            applied=len(events),
+            seconds=seconds,
+            failed=[(lane, item.event, attempt) for lane, item, attempt in result.failed],
+            parks_dead=True,
+            callbacks=self._engine.committed(),
+        )
+        for event in events:
+            if (history := self._attempts.recovery.forget(event)) is not None:
+                outcome.recovered.append((event, history.attempts + 1))
+        announce(outcome, self._attempts, self._invoker)
+        if result.blocked is None:
             return None
-        if (seconds_to_rest := getattr(halted.verdict, "seconds", None)) is not None:
-            return float(seconds_to_rest)
-        raise halted
+        if isinstance(result.blocked.step, GiveUp):
+            raise result.blocked
+        return result.blocked.step.seconds

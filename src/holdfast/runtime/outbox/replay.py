@@ -1,4 +1,4 @@
-"""One item of the queue, tried at once because a person says so."""
+"""Tries one item of the queue at once, because an operator says so."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from holdfast.runtime.store.queue_items import QueueItem
 from holdfast.runtime.store.session import Session
 
 
-def replay(relay: Relay, item: QueueItem, session: Session, caller: Invoker) -> None:
-    """Tries one item now. Raises unless it is the first of its lane, and nobody has it."""
-    hand, claims = relay.hand(session, caller)
+def replay(relay: Relay, item: QueueItem, session: Session, invoker: Invoker) -> None:
+    """Tries one item now. Raises unless it is the head of its lane, and nobody has claimed it."""
+    executor = relay.executor(session, invoker)
     token = f"replay-{uuid4().hex}"
-    taken = claims.claim_head(token, item.lane)
+    taken = executor.claims.claim_head(token, item.lane)
     if not taken:
         raise HoldfastError(
             f"item {item.id} is not free: a worker has it, or its projection is paused or not "
             f"live; holdfast explain {item.projection} says more"
         )
     if taken[0].head.id != item.id:
-        hand.give_back(token, taken)
+        executor.give_back(token, taken)
         raise HoldfastError(
             f"item {item.id} waits behind item {taken[0].head.id} of the same lane; that one "
             "comes first"
         )
     try:
-        with ClaimRenewer(relay.renew).keeping(token):
-            hand.work(token, taken)
-    except Blocked as halted:
-        if isinstance(halted.verdict, GiveUp):
-            raise HoldfastError(
-                f"item {item.id} stops the projection: {text_of(halted.verdict.error)}"
-            ) from halted.verdict.error
+        with ClaimRenewer(relay.renew).renewing(token):
+            executor.work(token, taken)
+    except Blocked as blocked:
+        if isinstance(blocked.step, GiveUp):
+            error = blocked.step.error
+            raise HoldfastError(f"item {item.id} stops the projection: {text_of(error)}") from error

@@ -9,45 +9,61 @@ The life of a runner:
                            └──an event stops it──▶ record the fault, end
 
 Everything an event causes is in one transaction with the checkpoint, which moves only under the
-runner's epoch. So a runner may be killed, frozen or cut off at any point, and the next one goes
-on from exactly what is committed.
+runner's epoch. So a runner may be killed, frozen or cut off at any point, and the next one goes on
+from exactly what is committed.
 """
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import assert_never
 
 from holdfast.errors import (
     Fenced,
-    HoldfastError,
     LayoutChanged,
     ProjectionPaused,
+    Revised,
     ShardRequested,
     StoreUnavailable,
 )
-from holdfast.model.definition import Definition, Fold
+from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.failure import ProcessDied
-from holdfast.runtime.apply.leadership import Leadership, read_lanes
-from holdfast.runtime.engines.engine import StoreFailedAt
+from holdfast.model.feed_names import JOURNAL
+from holdfast.model.lane import UNKNOWN
+from holdfast.runtime.apply.feed_events import FeedEvents
+from holdfast.runtime.apply.leadership import Leadership
+from holdfast.runtime.apply.outcome import Outcome, announce
+from holdfast.runtime.apply.parked_events import ParkedEvents
+from holdfast.runtime.apply.sql_ranges import SqlRangeEvents
+from holdfast.runtime.engines.engine import BatchLost, StoreFailedAt, refusal
+from holdfast.runtime.engines.factory import engine_of
 from holdfast.runtime.engines.invoke import Invoker
-from holdfast.runtime.failure.attempts import Blocked
-from holdfast.runtime.failure.recovery import GiveUp, Recovery, RetryAfter
+from holdfast.runtime.engines.sql_single import SqlEngine
+from holdfast.runtime.failure.attempts import Attempts, Blocked
+from holdfast.runtime.failure.exclusive import exclusive_run
+from holdfast.runtime.failure.recovery import GiveUp, Recovery
 from holdfast.runtime.failure.suspects import Suspects
-from holdfast.runtime.run.follow import Follower
-from holdfast.runtime.run.worker import STANDBY_SECONDS, RunnerContext, Worker
-from holdfast.runtime.signals import LeaseLost, PollFailed, PollRecovered, Singled, Started, Stopped
+from holdfast.runtime.run.batch_reader import BatchReader, FeedBatch, RangeBatch, most_events
+from holdfast.runtime.run.elector import Elector
+from holdfast.runtime.run.worker import RunnerContext, Worker
+from holdfast.runtime.signals import LeaseLost, Paused, Refused, Resumed, Singled, Started, Stopped
 from holdfast.runtime.store.checkpoint import Checkpoint
-from holdfast.runtime.store.faults import MAX_MESSAGE_CHARACTERS, Fault, clean, fault_of
+from holdfast.runtime.store.faults import fault_of, text_of
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.store.session import Session
 
-LET_GO_SECONDS = 2.0
-"""So long a runner leaves a lease to another process that has asked for it."""
 
-LOOK_SECONDS = 2.0
-"""How often a runner that waits for a retry looks for what people have changed."""
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    """An event that is tried again after a wait."""
+
+    event: RawEvent
+    seconds: float
 
 
 class Runner(Worker):
@@ -56,262 +72,410 @@ class Runner(Worker):
     def __init__(
         self,
         definition: Definition,
-        wiring: RunnerContext,
+        context: RunnerContext,
         *,
         until: int | None = None,
         is_shard: bool = False,
     ) -> None:
-        """`is_shard`: when there are other shards, it ends, and that is no fault."""
-        super().__init__(definition, wiring, until)
+        """`is_shard`: it ends without a fault when the projection gets other shards."""
+        super().__init__(definition, context, until)
         self._is_shard, self.is_retired = is_shard, False
-        self._checkpoint: Checkpoint | None = None
+        self._elector = Elector(definition.name, context, self._stop, until=until)
         self._held: tuple[Session, Lease] | None = None
-        self._failures = 0
-        self._failing_since = wiring.clock.now()
-        self._waits_for: RawEvent | None = None
-        self._suspicion = Suspects()
-        self._caller = Invoker()
-        self._judge = self._new_judge()
+        self._suspects = Suspects(context.limits)
+        self._invoker = Invoker()
+        self._recovery = self._new_recovery()
+
+    @property
+    def name(self) -> str:
+        feed = self._context.feed
+        return self.definition.name if feed == JOURNAL else f"{self.definition.name} {feed}"
 
     def run(self) -> None:
         """Blocks until the runner ends; afterwards `fault` says if something is wrong."""
-        with closing(self._caller):
+        with closing(self._invoker):
             while self._goes_on and not self.is_retired:
                 try:
-                    self._lead()
+                    self._stand_by_and_lead()
                 except ShardRequested:
-                    # Whoever has asked for it comes first.
-                    self._stop.wait(LET_GO_SECONDS)
+                    # The process that has asked for it comes first.
+                    self._stop.wait(self._limits.handover_seconds)
                 except Fenced as fenced:
                     self._emit(LeaseLost(*self._names, str(fenced)))
-                    self._stop.wait(STANDBY_SECONDS)
+                    self._stop.wait(self._limits.standby_seconds)
                 except StoreUnavailable as error:
-                    self._back_off(error)
+                    self._back_off(error, suspect=self._suspects.suspect)
+                except LayoutChanged as error:
+                    if not self._is_shard:
+                        self._give_up(fault_of(error, self._context.clock))
+                    self.is_retired = self._is_shard
                 except Exception as error:
-                    if self._is_shard and isinstance(error, LayoutChanged):
-                        self.is_retired = True
-                    else:
-                        self._give_up(fault_of(error, self._wiring.clock))
+                    self._give_up(fault_of(error, self._context.clock))
 
-    def abandon(self) -> None:
-        """Its handler does not return, and the process ends: that is nobody's death.
+    # The loop
 
-        What the handler has begun is undone. May block.
+    def _lead(self, leadership: Leadership) -> None:
+        """Applies what there is, and what comes, until the runner is stopped or has arrived.
+
+        The lease is held, and the epoch is ours.
         """
-        held = self._held
-        if held is None or self._checkpoint is None:
+        leadership.checkpoint = leadership.source.check(leadership.checkpoint)
+        while self._goes_on:
+            before = leadership.checkpoint.position
+            try:
+                self._check(leadership)  # Lease, pause, asked to leave, an operator's change.
+                self._drain_due_lanes(leadership)  # apply/parked_events
+                batch = self._read(leadership)  # batch_reader -> store/source
+                outcome = self._apply(leadership, batch)  # apply/feed_events: one transaction
+            except Revised:
+                self._revise(leadership)
+                continue
+            self._announce(outcome)  # Signals, after the commit.
+            self._arrived = self._has_arrived(leadership)
+            at_head = batch.at_head
+            is_busy = leadership.checkpoint.position > before or batch.held
+            del batch, outcome  # Nothing of a batch is kept while the next one is read.
+            if at_head and not self._arrived:
+                self._wait(leadership, is_busy=is_busy)
+
+    def _check(self, leadership: Leadership) -> None:
+        """Raises where the runner may not go on; waits while the projection is paused."""
+        if self._feed.has_unwritten:
+            return  # It is checked when the folded events are written.
+        leadership.check()
+        by = leadership.checkpoint.paused_by
+        if by is None:
             return
-        session, lease = held
-        session.abort()
-        # A lease that was given back says as much, where the store can't be written.
-        lease.release()
-        with suppress(Exception), closing(self._wiring.open_session()) as session:
-            session.release(self._checkpoint)
+        if self._until is not None:
+            name = self.definition.name
+            raise ProjectionPaused(f"it is paused by {by}; holdfast resume {name} lets it go on")
+        self._emit(Paused(*self._names, by))
+        with suppress(Revised):
+            while not self._stop.is_set():
+                leadership.source.wait(self.definition.poll.empty_backoff_seconds)
+                leadership.check()
+        self._revise(leadership)
+        if leadership.checkpoint.paused_by is None:
+            self._emit(Resumed(*self._names))
+        raise Revised("the projection was paused")
 
-    # Leading
+    def _drain_due_lanes(self, leadership: Leadership) -> None:
+        """Tries the parked lanes that are due, a transaction each."""
+        if self._feed.has_unwritten:
+            return
+        due = leadership.lanes.due(leadership.clock.now())
+        # Items that move from an unknown lane to their own come before that is tried.
+        due = sorted(due, key=lambda lane: not lane.startswith(UNKNOWN))
+        marked = self._suspects.marked
+        if marked is not None and due:
+            if marked > leadership.checkpoint.position:
+                return  # The marked event is in the feed, and comes first.
+            due = sorted(due, key=lambda lane: self._parked.head(lane) != marked)
+        for lane in due[: self._limits.drain_lanes]:
+            if self._stop.is_set():
+                return
+            if leadership.lanes.get(lane) is None:
+                continue  # An operator has opened it meanwhile.
+            if not self._suspects.goes_singly:
+                with exclusive_run.shared():
+                    outcome = self._parked.drain(lane)
+                self._announce(outcome)
+                continue
+            for _ in range(self._limits.single_events):
+                with exclusive_run.alone():
+                    outcome = self._parked.drain(lane, alone=self._marked)
+                self._announce(outcome)
+                if not outcome.applied or self._stop.is_set():
+                    break
 
-    def _lead(self) -> None:
-        """Takes the lease, if it is free, and works until something ends it."""
-        session = self._wiring.open_session()
+    def _read(self, leadership: Leadership) -> FeedBatch | RangeBatch:
+        """The events that come next."""
+        after, reader = leadership.checkpoint.position, self._reader
+        if self._ranges is not None and self._goes_by_range(leadership):
+            return reader.next_range(after)
+        folded = self._feed.folded_through
+        may_fold_on = not (leadership.locks_first or reader.is_narrow or self._suspects.has_any)
+        return reader.next(
+            after if folded is None else folded,
+            begins=folded is None,
+            may_fold_on=may_fold_on,
+        )
+
+    def _goes_by_range(self, leadership: Leadership) -> bool:
+        """Whether nothing is known of an event that comes, so that the database may apply it."""
+        position, suspects = leadership.checkpoint.position, self._suspects
+        return not (
+            suspects.has_any
+            or suspects.range_lost_after == position
+            or leadership.recovery.known
+            or self._reader.refused_after == position
+            or any(resolved > position for resolved in leadership.lanes.resolved)
+        )
+
+    def _apply(self, leadership: Leadership, batch: FeedBatch | RangeBatch) -> Outcome | None:
+        """Applies a batch in one transaction; None if nothing is committed."""
+        if not (batch.count or self._feed.has_unwritten):
+            if batch.through > leadership.checkpoint.position:
+                return leadership.pass_to(batch.through)
+            return None
+        before = leadership.checkpoint.position
         try:
-            found = self._stand_by(session)
+            with self._attempting(batch):
+                match batch:
+                    case FeedBatch():
+                        singly = self._suspects.is_wary
+                        outcome = self._feed.apply(batch.events, ends=batch.ends, singly=singly)
+                    case RangeBatch():
+                        assert self._ranges is not None
+                        outcome = self._ranges.apply(batch.range)
+                    case _:
+                        assert_never(batch)
+        except StoreUnavailable as error:
+            if isinstance(batch, RangeBatch) and error.connection_lost:
+                self._suspects.range_lost_after = before
+            raise
+        except Exception as error:
+            cause = refusal(leadership.session, error)
+            if cause is None:
+                raise
+            self._narrow(leadership, batch, error, cause)
+            return None
+        if outcome is not None:
+            events = leadership.checkpoint.position - before
+            self._reader.took(events, outcome.seconds)
+            self._suspects.passed(events, leadership.checkpoint.position)
+        return outcome
+
+    def _narrow(
+        self,
+        leadership: Leadership,
+        batch: FeedBatch | RangeBatch,
+        error: Exception,
+        cause: BaseException,
+    ) -> None:
+        """The store has refused a transaction: fewer events show which of them is to blame."""
+        tried, good = batch.count, None
+        if isinstance(batch, FeedBatch):
+            tried = self._feed.tried
+            if isinstance(error, BatchLost):
+                good = [e.position for e in batch.events].index(error.event.position)
+        if not self._reader.is_narrow:
+            text = self.definition.masked(f"{type(cause).__name__}: {text_of(cause)}")
+            self._emit(Refused(*self._names, leadership.checkpoint.position, text))
+        if self._reader.narrow(leadership.checkpoint.position, tried, good=good):
+            return
+        if isinstance(batch, FeedBatch):
+            event = self._feed.first
+            assert event is not None
+            leadership.attempts.decide(event, leadership.lane_of(event), cause)
+
+    @contextmanager
+    def _attempting(self, batch: FeedBatch | RangeBatch) -> Iterator[None]:
+        """The block of an attempt: alone in the process, and marked, if the event is suspect."""
+        if self._suspects.goes_singly and isinstance(batch, FeedBatch):
+            with exclusive_run.alone(), self._marked(batch.events[0]):
+                yield
+        else:
+            with exclusive_run.shared():
+                yield
+
+    @contextmanager
+    def _marked(self, event: RawEvent) -> Iterator[None]:
+        """Tries an event with a mark that tells the next process if this one dies of it."""
+        leadership = self._leadership
+        attempt = self._suspects.attempt_at(event)
+        leadership.session.mark(leadership.checkpoint, event, attempt)
+        try:
+            yield
+        finally:
+            self._suspects.survived(event)
+
+    def _announce(self, outcome: Outcome | None) -> None:
+        if outcome is not None:
+            announce(outcome, self._leadership.attempts, self._invoker)
+        self._recovered()
+
+    def _revise(self, leadership: Leadership) -> None:
+        """An operator has changed something: goes on from what there is now."""
+        self._feed.roll_back()
+        self._reader.forget()
+        leadership.revise(self._elector.still_ours(leadership.session))
+
+    def _wait(self, leadership: Leadership, *, is_busy: bool) -> None:
+        if not is_busy:
+            self._suspects.at_head()
+        poll = self.definition.poll
+        seconds = poll.interval_seconds if is_busy else poll.empty_backoff_seconds
+        due_at = leadership.lanes.next_due()
+        if due_at is not None:
+            left = (due_at - leadership.clock.now()).total_seconds()
+            seconds = max(0.0, min(seconds, left))
+        if poll.wake:
+            leadership.source.wait(seconds)
+        else:
+            self._stop.wait(seconds)
+
+    def _has_arrived(self, leadership: Leadership) -> bool:
+        """Whether the position `until` is reached and no lane is due."""
+        if self._until is None or leadership.checkpoint.position < self._until:
+            return False
+        return not leadership.lanes.due(leadership.clock.now())
+
+    # Becoming leader
+
+    def _stand_by_and_lead(self) -> None:
+        """Takes the lease, if it is free, and works until something ends it."""
+        session = self._context.open_session()
+        try:
+            found = self._elector.stand_by(session)
             if found is None:
+                self._arrived = self._elector.has_arrived
                 return
             checkpoint, lease = found
             try:
                 checkpoint = self._take_over(session, checkpoint, lease)
-                self._emit(Started(*self._names, checkpoint.position, checkpoint.epoch))
-                if singly := self._suspicion.alone_for:
-                    deaths = checkpoint.unclean_ends
-                    self._emit(Singled(*self._names, checkpoint.position, deaths, singly))
-                while (wait := self._work(session, checkpoint, lease)) is not None:
+                while (blocked := self._work(session, checkpoint, lease)) is not None:
                     # Nothing is held while nothing can be done, but the lease.
                     session.close()
-                    self._rest(wait, lease)
-                    session = self._wiring.open_session()
-                    checkpoint = self._still_ours(session)
+                    waited = partial(self._recovery.waited, blocked.event)
+                    self._elector.rest(blocked.seconds, lease, waited)
+                    session = self._context.open_session()
+                    checkpoint = self._elector.still_ours(session)
                     session.lead_on(checkpoint)
             finally:
                 lease.release()
         finally:
             session.close()
 
-    def _stand_by(self, session: Session) -> tuple[Checkpoint, Lease] | None:
-        """Waits for the lease; None when asked to stop, or when the other runner has arrived."""
-        while True:
-            checkpoint = session.open_checkpoint(self.definition.name, self._wiring.feed)
-            lease = self._wiring.leases.acquire(checkpoint)
-            if lease is not None:
-                return checkpoint, lease
-            self._failures = 0
-            self._arrived = self._until is not None and checkpoint.position >= self._until
-            if self._arrived or not self._wait_for_turn(session, checkpoint):
-                return None
-
-    def _wait_for_turn(self, session: Session, checkpoint: Checkpoint) -> bool:
-        """Waits while another one leads, or for a moment; returns False when asked to stop."""
-        if self._until is not None:
-            return not self._stop.wait(STANDBY_SECONDS)  # Then looks how far the other one is.
-        session.rest()
-        while not self._stop.wait(STANDBY_SECONDS):
-            if not self._wiring.leases.is_taken(checkpoint):
-                return True
-        return False
-
     def _take_over(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> Checkpoint:
-        resumed = self._checkpoint is not None and self._checkpoint.epoch == checkpoint.epoch
-        if not resumed:
-            self._judge = self._new_judge()
-        head = self._wiring.open_source(session).head()
-        idle = head <= checkpoint.position and not session.closed_lanes(checkpoint)
-        ended_well = idle or lease.was_given_back
-        self._checkpoint = session.take_over(checkpoint, resumed=resumed, ended_well=ended_well)
-        self._suspicion.begin(self._checkpoint, folds=isinstance(self.definition.kind, Fold))
-        return self._checkpoint
-
-    def _rest(self, wait: RetryAfter, lease: Lease) -> None:
-        """Waits; ends early when asked to stop, or when a person has changed something."""
-        left = wait.seconds
-        while not self._stop.wait(min(left, LOOK_SECONDS)):
-            if self._waits_for is not None:
-                self._judge.waited(self._waits_for, min(left, LOOK_SECONDS))
-            left -= LOOK_SECONDS
-            if not lease.held:
-                raise Fenced(f"projection {self.definition.name!r} lost its lease")
-            if left <= 0:
-                return
-            with closing(self._wiring.open_session()) as session:
-                now = self._still_ours(session)
-            if self._checkpoint is not None and now.revision != self._checkpoint.revision:
-                return
-
-    def _still_ours(self, session: Session) -> Checkpoint:
-        checkpoint = session.open_checkpoint(self.definition.name, self._wiring.feed)
-        if self._checkpoint is None or checkpoint.epoch != self._checkpoint.epoch:
-            raise Fenced(f"projection {self.definition.name!r} was taken over while it waited")
+        if not self._elector.is_resumed(checkpoint):
+            self._recovery = self._new_recovery()
+        checkpoint = self._elector.take_over(session, checkpoint, lease)
+        most = most_events(self.definition.kind, self._limits)
+        self._suspects.begin(checkpoint, self._recovery, most_events=most)
+        self._emit(Started(*self._names, checkpoint.position, checkpoint.epoch))
+        if singly := self._suspects.alone_events:
+            deaths = checkpoint.unclean_ends
+            self._emit(Singled(*self._names, checkpoint.position, deaths, singly))
         return checkpoint
 
-    def _work(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> RetryAfter | None:
-        """Works until something ends it; returns a wait if the same event is to be tried again."""
+    def _work(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> _Retry | None:
+        """Leads until something ends it; returns a wait if an event is to be tried again."""
         self._held = session, lease
-        stint = Leadership(
-            self.definition,
-            types=self._wiring.types,
-            session=session,
-            checkpoint=checkpoint,
-            lanes=read_lanes(session, checkpoint),
-            judge=self._judge,
-            caller=self._caller,
-            clock=self._wiring.clock,
-            emit=self._emit,
-            stopping=self._stop.is_set,
-            blamed=self._suspicion.blamed,
-        )
+        leadership = self._leadership = self._new_leadership(session, checkpoint, lease)
         try:
             session.prepare(self.definition)
-            follower = Follower(
-                stint,
-                self._wiring.open_source(session),
-                lease,
-                suspicion=self._suspicion,
-                still_ours=self._still_ours,
-                progressed=self._recovered,
-                stop=self._stop,
-            )
-            self._arrived = follower.follow(self._until)
-        except Blocked as halted:
-            return self._halt(session, stint, halted)
+            self._lead(leadership)
+        except Blocked as blocked:
+            return self._block(leadership, blocked)
         except StoreFailedAt as failed:
-            self._note_progress(stint)
-            self._suspicion.strike(failed)
+            self._note_progress(leadership)
+            self._suspects.strike(failed, self._recovery)
             raise failed.error from failed
         except ProjectionPaused as paused:
-            self.fault = fault_of(paused, self._wiring.clock)
-            session.release(stint.checkpoint)
-        except ShardRequested:
-            session.release(stint.checkpoint)
-            self._emit(Stopped(*self._names, stint.checkpoint.position))
-            raise
+            self.fault = fault_of(paused, self._context.clock)
+            session.release(leadership.checkpoint)
         except (Fenced, LayoutChanged):
             raise
         except StoreUnavailable:
-            self._note_progress(stint)
+            self._note_progress(leadership)
+            raise
+        except ShardRequested:
+            self._release(leadership)
             raise
         except Exception as error:
-            self._give_up(fault_of(error, self._wiring.clock))
+            self._give_up(fault_of(error, self._context.clock))
         else:
-            session.release(stint.checkpoint)
-            self._emit(Stopped(*self._names, stint.checkpoint.position))
+            self._release(leadership)
+        finally:
+            self._feed.roll_back()
         return None
 
-    def _halt(self, session: Session, stint: Leadership, halted: Blocked) -> RetryAfter | None:
-        verdict, event = halted.verdict, halted.event
-        self._failures = 0
-        if isinstance(verdict, GiveUp):
-            self._give_up(fault_of(verdict.error, self._wiring.clock, event))
-            return None
-        what = "a retry of" if verdict.reason == "retry" else "the circuit breaker, then"
-        until = self._wiring.clock.now() + timedelta(seconds=verdict.seconds)
-        reason = f"{what} event {event.id} ({event.type!r}) at position {event.position}"
-        died = self._judge.last_error(event) == ProcessDied.__name__
-        session.note_wait(stint.checkpoint, until, reason, keep_mark=died)
-        self._checkpoint, self._waits_for = stint.checkpoint, event
-        return verdict
-
-    # Failing
-
-    def _note_progress(self, stint: Leadership) -> None:
-        """Failures with a commit between them are not in a row."""
-        if self._checkpoint is not None and stint.checkpoint != self._checkpoint:
-            self._failures = 0
-
-    def _recovered(self) -> None:
-        if self._failures:
-            self._emit(PollRecovered(*self._names, self._failures))
-            self._failures = 0
-
-    def _back_off(self, error: StoreUnavailable) -> None:
-        self._failures += 1
-        poll = self.definition.poll
-        if poll.max_consecutive_failures and self._failures >= poll.max_consecutive_failures:
-            self._give_up(fault_of(error, self._wiring.clock, self._suspicion.suspect))
-            return
-        delay = poll.failure_backoff.delay(self._failures)
-        text = self.definition.masked(str(error))
-        self._emit(PollFailed(*self._names, self._failures, text, delay))
-        if self._failures == 1:
-            self._failing_since = self._wiring.clock.now()
-        if not error.connection_lost:
-            self._note_failing(error, delay)
-        self._stop.wait(delay)
-
-    def _note_failing(self, error: StoreUnavailable, delay_seconds: float) -> None:
-        """Tells those who ask, if the store takes as much as that."""
-        if self._checkpoint is None:
-            return
-        until = self._wiring.clock.now() + timedelta(seconds=delay_seconds)
-        reason = (
-            f"what it needs, which has failed {self._failures} times in a row since "
-            f"{self._failing_since:%Y-%m-%d %H:%M:%S %Z}: {error}"
+    def _new_leadership(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> Leadership:
+        definition, context, limits = self.definition, self._context, self._limits
+        engine = engine_of(definition, context.types, session, self._invoker, limits)
+        source = context.open_source(session)
+        leadership = Leadership(
+            definition,
+            session=session,
+            lease=lease,
+            source=source,
+            checkpoint=checkpoint,
+            engine=engine,
+            attempts=Attempts(
+                definition,
+                names=self._names,
+                types=context.types,
+                recovery=self._recovery,
+                clock=context.clock,
+                emit=self._emit,
+            ),
+            limits=limits,
+            stopping=self._stop.is_set,
         )
-        with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
-            reason = clean(reason, MAX_MESSAGE_CHARACTERS)
-            session.note_wait(self._checkpoint, until, reason, keep_mark=True)
+        self._feed, self._parked = FeedEvents(leadership), ParkedEvents(leadership)
+        self._ranges = None
+        if isinstance(engine, SqlEngine):
+            self._ranges = SqlRangeEvents(leadership, engine.statements)
+        self._reader = BatchReader(
+            source,
+            definition.kind,
+            limits=limits,
+            suspects=self._suspects,
+            stopping=self._stop.is_set,
+        )
+        return leadership
 
-    def _give_up(self, fault: Fault) -> None:
-        """Ends the runner with a fault, written to the store if it can be reached."""
-        if self._checkpoint is not None:
-            # Not the runner's own session: its connection may be what has failed.
-            with suppress(HoldfastError), closing(self._wiring.open_session()) as session:
-                session.record_fault(self._checkpoint, fault)
-        self._end_with(fault)
+    def _release(self, leadership: Leadership) -> None:
+        leadership.session.release(leadership.checkpoint)
+        self._emit(Stopped(*self._names, leadership.checkpoint.position))
 
-    def _new_judge(self) -> Recovery:
+    # Waiting and failing
+
+    def _block(self, leadership: Leadership, blocked: Blocked) -> _Retry | None:
+        step, event = blocked.step, blocked.event
+        self._failures = 0
+        if isinstance(step, GiveUp):
+            self._give_up(fault_of(step.error, self._context.clock, event))
+            return None
+        what = "a retry of" if step.reason == "retry" else "the circuit breaker, then"
+        until = self._context.clock.now() + timedelta(seconds=step.seconds)
+        reason = f"{what} event {event.id} ({event.type!r}) at position {event.position}"
+        attempts = self._recovery.history_of(event).last_attempts
+        has_died = bool(attempts) and attempts[-1].error_type == ProcessDied.__name__
+        leadership.session.note_wait(leadership.checkpoint, until, reason, keep_mark=has_died)
+        self._elector.checkpoint = leadership.checkpoint
+        return _Retry(event, step.seconds)
+
+    def _note_progress(self, leadership: Leadership) -> None:
+        """Failures with a commit between them are not in a row."""
+        if leadership.checkpoint != self._elector.checkpoint:
+            self._failures = 0
+
+    def _noted_checkpoint(self, session: Session) -> Checkpoint | None:  # noqa: ARG002
+        return self._elector.checkpoint
+
+    def abandon(self) -> None:
+        """The process ends though a handler has not returned: no event is to blame.
+
+        What the handler has begun is undone. May block.
+        """
+        held, checkpoint = self._held, self._elector.checkpoint
+        if held is None or checkpoint is None:
+            return
+        session, lease = held
+        session.abort()
+        # A lease that was given back says as much, where the store can't be written.
+        lease.release()
+        with suppress(Exception), closing(self._context.open_session()) as session:
+            session.release(checkpoint)
+
+    def _new_recovery(self) -> Recovery:
         return Recovery(
             self.definition,
-            feed=self._wiring.feed,
-            types=self._wiring.types,
-            caller=self._caller,
-            clock=self._wiring.clock,
+            feed=self._context.feed,
+            types=self._context.types,
+            invoker=self._invoker,
+            clock=self._context.clock,
             emit=self._emit,
         )

@@ -5,20 +5,35 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
-from holdfast.errors import ProjectionFaulted
+from holdfast.errors import HoldfastError, ProjectionFaulted, StoreUnavailable
 from holdfast.model.definition import Definition
+from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
-from holdfast.runtime.signals import LANE_SIGNALS, Faulted, Signal, Signals
+from holdfast.runtime.limits import LIMITS, RuntimeLimits
+from holdfast.runtime.signals import (
+    LANE_SIGNALS,
+    Faulted,
+    PollFailed,
+    PollRecovered,
+    Signal,
+    Signals,
+)
+from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.clock import Clock
-from holdfast.runtime.store.faults import Fault, fault_message, fault_of
+from holdfast.runtime.store.faults import (
+    MAX_MESSAGE_CHARACTERS,
+    Fault,
+    clean,
+    fault_message,
+    fault_of,
+)
 from holdfast.runtime.store.leases import Leases
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
-
-STANDBY_SECONDS = 0.25
-"""How often somebody who has no lease asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,36 +47,53 @@ class RunnerContext:
     types: EventTypes
     clock: Clock
     signals: Signals
+    limits: RuntimeLimits = LIMITS
 
 
 class Worker(ABC):
     """Runs one projection until it is stopped, or faulted, or (with `until`) has arrived."""
 
-    def __init__(self, definition: Definition, wiring: RunnerContext, until: int | None) -> None:
+    def __init__(self, definition: Definition, context: RunnerContext, until: int | None) -> None:
         self.definition = definition
         self.fault: Fault | None = None
         self.crashed = False
-        self._wiring, self._until = wiring, until
+        self._context, self._limits, self._until = context, context.limits, until
         self._stop = threading.Event()
         self._arrived = False
-        self.threads: list[threading.Thread] = []
-        """Those that it has started by itself, and that may be running still."""
-
-    def stop(self) -> None:
-        """Asks it to finish what it has begun and end. The feed must be woken as well."""
-        self._stop.set()
+        self._failing = threading.Lock()
+        self._failures, self._failing_since = 0, context.clock.now()
+        self._back_at = 0.0
+        self._has_given_up = False
 
     @abstractmethod
     def run(self) -> None:
         """Blocks until it ends; afterwards `fault` says if something is wrong."""
 
-    @abstractmethod
+    def stop(self) -> None:
+        """Asks it to finish what it has begun and end. The feed must be woken as well."""
+        self._stop.set()
+
     def abandon(self) -> None:
-        """Its handler does not return, and the process ends: that is nobody's death. May block."""
+        """The process ends though a handler has not returned: no event is to blame. May block."""
+        return
+
+    @property
+    def name(self) -> str:
+        """Its name among the threads of the process."""
+        return self.definition.name
+
+    def runs_this_thread(self) -> bool:
+        """Whether the calling code runs in a thread that the worker has started by itself."""
+        return False
+
+    @property
+    def has_left_threads(self) -> bool:
+        """Whether threads of its own still run, such as a client that can't leave its group."""
+        return False
 
     def crash(self, error: BaseException) -> None:
-        """A thread ends with an error that should not be: a fault, lest it pass unnoticed."""
-        self.fault, self.crashed = fault_of(error, self._wiring.clock), True
+        """Notes a fault: its thread ends with an unexpected error."""
+        self.fault, self.crashed = fault_of(error, self._context.clock), True
 
     def raise_fault(self) -> None:
         """Raises ProjectionFaulted if it ended with a fault; its cause is the error."""
@@ -71,7 +103,6 @@ class Worker(ABC):
 
     @property
     def has_stopped(self) -> bool:
-        """Whether it was stopped, be it by an event."""
         return self._stop.is_set()
 
     @property
@@ -80,10 +111,71 @@ class Worker(ABC):
 
     @property
     def _names(self) -> tuple[str, str]:
-        return self.definition.name, self._wiring.feed
+        return self.definition.name, self._context.feed
+
+    # While the store is away
+
+    def _back_off(self, error: StoreUnavailable, *, suspect: RawEvent | None = None) -> None:
+        """Waits as the projection's Poll says; gives up after too many failures in a row.
+
+        What several threads meet at the same time is one failure.
+        """
+        poll, now = self.definition.poll, self._context.clock.monotonic()
+        with self._failing:
+            if now >= self._back_at and not self._has_given_up:
+                self._failures += 1
+                if self._failures == 1:
+                    self._failing_since = self._context.clock.now()
+                limit = poll.max_consecutive_failures
+                if limit and self._failures >= limit:
+                    self._give_up(fault_of(error, self._context.clock, suspect))
+                    return
+                delay = poll.failure_backoff.delay(self._failures)
+                text = self.definition.masked(str(error))
+                self._emit(PollFailed(*self._names, self._failures, text, delay))
+                if not error.connection_lost:
+                    self._note_failing(error, delay)
+                self._back_at = now + delay
+        self._stop.wait(max(0.0, self._back_at - now))
+
+    def _recovered(self) -> None:
+        """The store can be used again."""
+        if self._failures:
+            with self._failing:
+                failures, self._failures = self._failures, 0
+            self._emit(PollRecovered(*self._names, failures))
+
+    def _note_failing(self, error: StoreUnavailable, delay_seconds: float) -> None:
+        """Notes for operators why nothing happens, if the store takes that."""
+        until = self._context.clock.now() + timedelta(seconds=delay_seconds)
+        reason = (
+            f"what it needs, which has failed {self._failures} times in a row since "
+            f"{self._failing_since:%Y-%m-%d %H:%M:%S %Z}: {error}"
+        )
+        reason = clean(reason, MAX_MESSAGE_CHARACTERS)
+        with suppress(HoldfastError), closing(self._context.open_session()) as session:
+            checkpoint = self._noted_checkpoint(session)
+            if checkpoint is not None:
+                session.note_wait(checkpoint, until, reason, keep_mark=True)
+
+    # Ending
+
+    def _give_up(self, fault: Fault) -> None:
+        """Ends with a fault, written to the store if that can be reached."""
+        self._has_given_up = True
+        # Not on a session that is in use: its connection may be what has failed.
+        with suppress(HoldfastError), closing(self._context.open_session()) as session:
+            checkpoint = self._noted_checkpoint(session)
+            if checkpoint is not None:
+                session.record_fault(checkpoint, fault)
+        self._end_with(fault)
+
+    def _noted_checkpoint(self, session: Session) -> Checkpoint | None:
+        """The checkpoint that faults and waits are noted at."""
+        return session.open_checkpoint(*self._names)
 
     def _end_with(self, fault: Fault) -> None:
-        """It has stopped: those who listen hear why, but for what is masked."""
+        """Ends with a fault, and tells listeners why, except for what is masked."""
         self.fault = fault
         shown = replace(fault, error_message=self.definition.masked(fault.error_message))
         if self.definition.mask is not None:
@@ -93,4 +185,4 @@ class Worker(ABC):
     def _emit(self, signal: Signal) -> None:
         if self.definition.mask is not None and isinstance(signal, LANE_SIGNALS):
             signal = replace(signal, lane="(masked)")  # A key may be taken from the payload.
-        self._wiring.signals.emit(signal)
+        self._context.signals.emit(signal)

@@ -1,8 +1,8 @@
 """What a relay needs from the queue: claims on lanes, and an end to what was claimed.
 
 A claim is committed before anything is tried. It counts the attempt, it has a token that nobody
-else knows, and it ends by itself when it is not renewed. What was tried is finished only by whoever
-still has the lane under his token: so whoever was taken for dead changes nothing when he wakes up.
+else knows, and it ends by itself when it is not renewed. What was tried is finished only under the
+same token: so a worker that was taken for dead changes nothing when it wakes up.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ from holdfast.model.definition import Mode
 from holdfast.model.event import RawEvent
 from holdfast.model.failure import WorkerLost
 from holdfast.runtime.store.queue_items import ParkedEvent
-from holdfast.runtime.store.session import Session
 
 LEASE_SECONDS = 30.0
-"""A claim that is not renewed for so long is over."""
+"""Time after which a claim ends that is not renewed."""
 
 SUSPECT_LOSSES = 2
-"""An event at which so many workers were lost is tried while nothing else is begun."""
+"""Number of lost workers after which an event is tried while nothing else is."""
 
 
 class ClaimLost(Exception):
-    """A lane is no longer ours: the lease has ended, or a person has changed something."""
+    """A lane is no longer ours: the claim has ended, or an operator has changed something."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A lane that is ours. The first of `items` is its head, of which an attempt was counted.
 
-    `was_lost`: instead, the head was being tried by somebody whose lease has ended.
+    `was_lost`: instead, the head was being tried by a worker whose claim has ended.
     """
 
     lane: str
@@ -45,8 +44,9 @@ class Claim:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether workers were lost at its head again and again: it may be what has ended them."""
-        losses = [a for a in self.head.record.history if a.error_type == WorkerLost.__name__]
+        """Whether its head may be what has ended several workers."""
+        attempts = self.head.history.last_attempts
+        losses = [a for a in attempts if a.error_type == WorkerLost.__name__]
         return not self.was_lost and len(losses) >= SUSPECT_LOSSES
 
 
@@ -63,7 +63,7 @@ class RelayStats:
 
 @dataclass(frozen=True, slots=True)
 class OutboxState:
-    """How an outbox projection stands. `left`: so many positions are still to be backfilled."""
+    """The state of an outbox projection. `left`: the positions that are still to be backfilled."""
 
     mode: Mode
     paused_by: str | None
@@ -76,48 +76,45 @@ class OutboxState:
 
 
 class Claims(Protocol):
-    """One thread's way to the queue of an outbox projection, on a session."""
+    """The queue of an outbox projection, for one thread on its session."""
 
-    @property
-    def session(self) -> Session: ...
-
-    def standing(self) -> OutboxState: ...
+    def state(self) -> OutboxState: ...
 
     def begin(self) -> None:
-        """A fault that was noted is over: it is tried again.
+        """A noted fault is over: the projection is tried again.
 
         Raises ProjectionFaulted where only a reset makes the rows right.
         """
 
     def backfill(self) -> int:
-        """Puts the next stretch of older events into the queue; returns what is left."""
+        """Puts the next range of older events into the queue; returns how many are left."""
 
     def claim(self, token: str, *, lanes: int, items: int) -> Sequence[Claim]:
-        """Claims lanes that are due, longest first, and loads so many items of each."""
+        """Claims lanes that are due, longest first, and loads some items of each."""
 
     def claim_lane(self, token: str, lane: str, *, events: int) -> Sequence[Claim]:
-        """Claims one lane, if it is free and exactly so many events wait in it."""
+        """Claims one lane, if it is free and exactly that many events wait in it."""
 
     def claim_head(self, token: str, lane: str) -> Sequence[Claim]:
         """Claims the first item of one lane, if the lane is free and due."""
 
     def rehearse(self, *, lanes: int, items: int) -> int:
-        """Claims lanes as `claim` does, and undoes it at once; returns how many there were."""
+        """Claims lanes as `claim` does, and undoes it at once; returns how many."""
 
     def waiting(self, lane: str) -> int:
         """How many events wait in a lane."""
 
     def renew(self, tokens: Collection[str]) -> None:
-        """Those who are at work keep their lanes."""
+        """Prolongs the claims under these tokens."""
 
-    def hold(self, token: str, lanes: Collection[str], *, wait: bool) -> set[str]:
+    def lock(self, token: str, lanes: Collection[str], *, wait: bool) -> set[str]:
         """In the open transaction: which of the lanes are still ours, and stay so until its end.
 
-        Without `wait`, those that an append holds just now are left out.
+        Without `wait`, lanes that an append has locked are left out.
         """
 
-    def settle(self, token: str, gone: Mapping[str, int]) -> None:
-        """In the open transaction: gives lanes back, each with so many items fewer."""
+    def release(self, token: str, gone: Mapping[str, int]) -> None:
+        """In the open transaction: gives lanes back, each with some items fewer."""
 
     def finish(self, items: Collection[int]) -> None:
         """In the open transaction: these are done."""
@@ -125,17 +122,17 @@ class Claims(Protocol):
     def unclaim(self, items: Collection[int]) -> None:
         """In the open transaction: these heads were not tried after all."""
 
-    def look(self, after: int, limit: int) -> Sequence[tuple[int, RawEvent]]:
-        """The ids and events of what waits, behind an id, for somebody who only looks."""
+    def peek(self, after: int, limit: int) -> Sequence[tuple[int, RawEvent]]:
+        """The ids and events of items behind an id; nothing is claimed."""
 
-    def seen(self, worker: str, tally: RelayStats) -> None:
+    def heartbeat(self, worker: str, stats: RelayStats) -> None:
         """Says that a process is alive, and what it has done."""
 
     def clean(self) -> None:
-        """Deletes some of what was kept for long enough, and forgets processes that are gone."""
+        """Deletes some items that were kept for long enough, and processes that are gone."""
 
     def next_due(self) -> tuple[float | None, bool]:
-        """How many seconds until a lane is due, or loses its worker; None if nothing waits.
+        """Seconds until a lane is due, or its claim ends; None if nothing waits.
 
-        And whether any lane has a worker, in any process.
+        And whether any lane is claimed, in any process.
         """

@@ -44,9 +44,6 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 OUTSTANDING: tuple[Status, ...] = ("pending", "processing", "failed", "dead")
 """What keeps a lane closed."""
 
-LOOK_LATER_SECONDS = 30.0
-"""How often a lane looks whether it may go on that will be told so. Only lest it be forgotten."""
-
 EARLY = "VersionGap"
 """The error of an event that came before another one of its stream."""
 
@@ -65,19 +62,22 @@ class Attempt(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class FailureHistory:
-    """What is known of an event's failures."""
+    """What is known of an event's failures; `last_attempts` are the last ones, oldest first."""
 
     attempts: int = 0
     first_failed_at: datetime | None = None
-    history: tuple[Attempt, ...] = ()
+    last_attempts: tuple[Attempt, ...] = ()
 
     def after(self, error: BaseException, at: datetime) -> FailureHistory:
-        """The record with one more failed attempt."""
+        """The history with one more failed attempt."""
         return FailureHistory(
             self.attempts + 1,
             self.first_failed_at or at,
-            (*self.history, attempt_of(error, at))[-MAX_HISTORY:],
+            (*self.last_attempts, attempt_of(error, at))[-MAX_HISTORY:],
         )
+
+
+NO_FAILURE = FailureHistory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,28 +87,28 @@ class NewItem:
     event: RawEvent
     lane: str
     status: Status
-    record: FailureHistory = FailureHistory()
+    history: FailureHistory = NO_FAILURE
     next_attempt_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedEvent:
-    """An event that waits in a lane."""
+    """An event that waits in a lane of the queue."""
 
     id: int
     status: Status
     next_attempt_at: datetime | None
     retries: int
     event: RawEvent
-    record: FailureHistory
+    history: FailureHistory
     kept: str | None = None
-    """What the event was read from, where others have written it."""
+    """What the event was read from, where another system has written it."""
 
     @property
     def is_early(self) -> bool:
-        """Whether it has failed because it came before another one of its stream."""
-        history = self.record.history
-        return bool(history) and history[-1].error_type == EARLY
+        """Whether it has failed because it came before another event of its stream."""
+        attempts = self.history.last_attempts
+        return bool(attempts) and attempts[-1].error_type == EARLY
 
     def is_due(self, now: datetime) -> bool:
         """Whether it may be tried, if it is the head."""
@@ -123,7 +123,7 @@ class FailedAttempt:
 
     id: int
     status: Status
-    record: FailureHistory
+    history: FailureHistory
     retries: int
     next_attempt_at: datetime | None
 

@@ -58,7 +58,7 @@ class HandlerTx(Protocol):
 class Transaction(Protocol):
     """One open transaction of a runner."""
 
-    def hold(self, checkpoint: Checkpoint) -> Checkpoint:
+    def lock_checkpoint(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint as it is now, which no person changes before the transaction ends.
 
         Raises Fenced if another runner has taken over.
@@ -102,7 +102,7 @@ class Transaction(Protocol):
     def finish_items(self, ids: Sequence[int]) -> None:
         """Takes applied items out of the queue."""
 
-    def set_back(self, setback: FailedAttempt, at: datetime) -> None:
+    def fail_item(self, failed: FailedAttempt, at: datetime) -> None:
         """Notes that an item has failed again."""
 
     def move_item(self, item_id: int, lane: str) -> None:

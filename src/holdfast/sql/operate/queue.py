@@ -36,7 +36,7 @@ from holdfast.runtime.store.queue_items import (
 from holdfast.sql.database import Connection, Database, Row, refuse_handlers
 from holdfast.sql.operate.dead_letter_import import DeadLetterImport, ImportedDeadLetters
 from holdfast.sql.store.audit import write_audit
-from holdfast.sql.store.lane_rows import refresh
+from holdfast.sql.store.lane_rows import refresh, waiting
 from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.store.transaction import SqlTransaction
 from holdfast.sql.values import as_json, moment, uuid
@@ -293,8 +293,11 @@ class Queue:
                     for item in sorted(done, key=lambda item: item.version):
                         if not is_ours(item.feed):
                             then(connection, item)
+                changed = {(item.projection, item.feed, item.lane) for item in done}
                 for place in places:
-                    refresh(connection, *place)
+                    # A lane that a worker has claimed meanwhile stays its own.
+                    if place in changed or not waiting(connection, *place):
+                        refresh(connection, *place)
                 for projection in sorted({item.projection for item in done}):
                     ids = [item.id for item in done if item.projection == projection]
                     write_audit(

@@ -52,7 +52,7 @@ class SqlClaims:
     def _connection(self) -> Connection:
         return self.session.connection
 
-    def standing(self) -> OutboxState:
+    def state(self) -> OutboxState:
         rows = self._connection.run("read_outbox", self._whose)
         if not rows:
             raise ProjectionFaulted(
@@ -110,7 +110,7 @@ class SqlClaims:
     ) -> list[Claim]:
         with self._connection.transaction():
             self._connection.run("hold_gate", self._whose)
-            if not self.standing().is_open:
+            if not self.state().is_open:
                 return []
             return self._take(statement, token, items, which)
 
@@ -131,7 +131,7 @@ class SqlClaims:
         # A lane in which nothing waits, which should not be, is given back.
         empty = set(claimed) - found.keys()
         if empty:
-            self.settle(token, dict.fromkeys(empty, 0))
+            self.release(token, dict.fromkeys(empty, 0))
         return [
             Claim(lane, waiting, waiting[0].status == "processing")
             for lane, waiting in found.items()
@@ -145,12 +145,12 @@ class SqlClaims:
         with self._connection.transaction():
             self._connection.run("renew_claims", names | self._times())
 
-    def hold(self, token: str, lanes: Collection[str], *, wait: bool) -> set[str]:
+    def lock(self, token: str, lanes: Collection[str], *, wait: bool) -> set[str]:
         names = {**self._whose, "token": token, "lanes": as_json(list(lanes))}
         rows = self._connection.run("hold_claims" if wait else "hold_free_claims", names)
         return {lane for (lane,) in rows}
 
-    def settle(self, token: str, gone: Mapping[str, int]) -> None:
+    def release(self, token: str, gone: Mapping[str, int]) -> None:
         names = {**self._whose, "token": token, "now": self._clock.now()}
         if any(gone.values()):
             closed = self._connection.run("close_claims", {**names, "lanes": _lanes(gone)})
@@ -171,16 +171,16 @@ class SqlClaims:
         if items:
             self._connection.run("unclaim_heads", {"ids": as_json(list(items))})
 
-    def look(self, after: int, limit: int) -> list[tuple[int, RawEvent]]:
+    def peek(self, after: int, limit: int) -> list[tuple[int, RawEvent]]:
         names = {**self._whose, "after": after, "limit": limit}
         rows = self._connection.run("look_at_items", names)
         events = self._connection.raw_events([row[1:] for row in rows])
         return [(row[0], event) for row, event in zip(rows, events, strict=True)]
 
-    def seen(self, worker: str, tally: RelayStats) -> None:
+    def heartbeat(self, worker: str, stats: RelayStats) -> None:
         names = {
             **self._whose,
-            **asdict(tally),
+            **asdict(stats),
             "worker": worker,
             "process": f"{socket.gethostname()}:{os.getpid()}",
             "at": self._clock.now(),

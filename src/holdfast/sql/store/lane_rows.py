@@ -35,13 +35,19 @@ def wake_lanes(
     return [lane for (lane,) in rows]
 
 
+def waiting(connection: Connection, projection: str, feed: str, lane: str) -> int:
+    """How many events wait in a lane."""
+    names = {"projection": projection, "feed": feed, "lane": lane}
+    return int(connection.run("lane_count", names)[0][0])
+
+
 def refresh(connection: Connection, projection: str, feed: str, lane: str) -> None:
     """Makes the lane's row say what the queue holds."""
     whose = {"projection": projection, "feed": feed}
     connection.run("unclaim_lane", whose | {"lane": lane})
     if lane.startswith(UNKNOWN):
         wake_lanes(connection, whose, lane.removeprefix(UNKNOWN), AT_ONCE)
-    count = int(connection.run("lane_count", whose | {"lane": lane})[0][0])
+    count = waiting(connection, projection, feed, lane)
     if count == 0:
         open_lane(connection, whose, lane)
         return

@@ -327,7 +327,7 @@ def needs_reset(projection: str) -> ProjectionFaulted:
 def waiting_item(connection: Connection, row: Row) -> ParkedEvent:
     id_, status, next_attempt_at, retries, attempts, first_failed_at, history, *event, kept = row
     (raw,) = connection.raw_events([tuple(event)])
-    record = FailureHistory(
+    failures = FailureHistory(
         attempts, moment(first_failed_at), msgspec.json.decode(history, type=tuple[Attempt, ...])
     )
-    return ParkedEvent(id_, status, moment(next_attempt_at), retries, raw, record, kept)
+    return ParkedEvent(id_, status, moment(next_attempt_at), retries, raw, failures, kept)

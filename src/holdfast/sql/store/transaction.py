@@ -31,7 +31,7 @@ class SqlTransaction:
         self.has_appended = False
         self._has_savepoint = False
 
-    def hold(self, checkpoint: Checkpoint) -> Checkpoint:
+    def lock_checkpoint(self, checkpoint: Checkpoint) -> Checkpoint:
         names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
         rows = self._connection.run("hold", names)
         if not rows:
@@ -86,15 +86,15 @@ class SqlTransaction:
         if ids:
             self._connection.run("finish_items", {"ids": as_json(ids)})
 
-    def set_back(self, setback: FailedAttempt, at: datetime) -> None:
+    def fail_item(self, failed: FailedAttempt, at: datetime) -> None:
         names = {
-            "id": setback.id,
-            "status": setback.status,
-            "retries": setback.retries,
-            "next_attempt_at": setback.next_attempt_at,
+            "id": failed.id,
+            "status": failed.status,
+            "retries": failed.retries,
+            "next_attempt_at": failed.next_attempt_at,
             "at": at,
         }
-        self._connection.run("fail_item", names | _errors(setback.record))
+        self._connection.run("fail_item", names | _errors(failed.history))
 
     def move_item(self, item_id: int, lane: str) -> None:
         self._connection.run("move_item", {"id": item_id, "lane": lane})
@@ -165,18 +165,18 @@ def _item(entry: NewItem) -> dict[str, Any]:
         "lane": entry.lane,
         "status": entry.status,
         "next_attempt_at": entry.next_attempt_at,
-        **_errors(entry.record),
+        **_errors(entry.history),
     }
 
 
-def _errors(record: FailureHistory) -> dict[str, Any]:
-    last = record.history[-1] if record.history else None
+def _errors(history: FailureHistory) -> dict[str, Any]:
+    last = history.last_attempts[-1] if history.last_attempts else None
     return {
-        "attempts": record.attempts,
-        "first_failed_at": record.first_failed_at,
+        "attempts": history.attempts,
+        "first_failed_at": history.first_failed_at,
         "last_failed_at": last.at if last else None,
         "error_type": last.error_type if last else None,
         "error_message": last.error_message if last else None,
         "error_stacktrace": last.error_stacktrace if last else None,
-        "history": as_json(record.history),
+        "history": as_json(history.last_attempts),
     }

@@ -54,20 +54,20 @@ class Court:
     def __init__(self, policy: Policy, **options: Any) -> None:
         self.clock = FixedClock()
         self.signals: list[Signal] = []
-        self.caller = Invoker()
+        self.invoker = Invoker()
         self.types = EventTypes()
         self.types.register(Credited, name="credited")
-        self.judge = Recovery(
+        self.recovery = Recovery(
             compile_projection(Entries, types=self.types, policy=policy, **options),
             feed="journal",
             types=self.types,
-            caller=self.caller,
+            invoker=self.invoker,
             clock=self.clock,
             emit=self.signals.append,
         )
 
     def ask(self, event: RawEvent, error: BaseException | None = None) -> RetryAfter | GiveUp:
-        return self.judge.judge(event, event.stream, error or ValueError("no"))
+        return self.recovery.decide(event, event.stream, error or ValueError("no"))
 
     def emitted(self, *kinds: type) -> list[Signal]:
         return [signal for signal in self.signals if isinstance(signal, kinds)]
@@ -83,7 +83,7 @@ def court() -> Iterator[Callable[..., Court]]:
 
     yield make
     for each in courts:
-        each.caller.close()
+        each.invoker.close()
 
 
 def event_at(position: int, data: str = '{"amount":5}', kind: str = "credited") -> RawEvent:
@@ -111,7 +111,7 @@ class Asked:
 def test_a_failure_tells_everything(court: Callable[..., Court]) -> None:
     asked = Asked(Skip())
     here, error = court(Policy(on_error=asked)), ValueError("no")
-    here.judge.judge(event_at(7), "lane", error)
+    here.recovery.decide(event_at(7), "lane", error)
     (failure,) = asked.failures
     assert failure.event.data == Credited(5)
     assert failure.event.id == UUID(int=7)
@@ -132,32 +132,32 @@ def test_attempts_are_counted_and_the_first_time_is_kept(court: Callable[..., Co
     assert [failure.attempt for failure in asked.failures] == [1, 2, 3, 1]
     assert [failure.first_failed_at for failure in asked.failures[:3]] == [start] * 3
     assert [failure.age_seconds for failure in asked.failures] == [0, 10, 20, 0]
-    record = here.judge.record_of(event_at(1))
+    record = here.recovery.history_of(event_at(1))
     assert record.attempts == 3
-    assert [attempt.at for attempt in record.history] == [
+    assert [attempt.at for attempt in record.last_attempts] == [
         start + timedelta(seconds=seconds) for seconds in (0, 10, 20)
     ]
 
 
 def test_a_record_ends_when_its_event_is_settled(court: Callable[..., Court]) -> None:
     here = court(Policy())
-    known = [here.judge.has_records]
-    assert here.judge.settled(event_at(1)) is None
+    known = [bool(here.recovery.known)]
+    assert here.recovery.forget(event_at(1)) is None
     here.ask(event_at(1))
-    known.append(here.judge.has_records)
-    record = here.judge.settled(event_at(1))
-    known.append(here.judge.has_records)
+    known.append(bool(here.recovery.known))
+    record = here.recovery.forget(event_at(1))
+    known.append(bool(here.recovery.known))
     assert known == [False, True, False]
     assert record is not None
     assert record.attempts == 1
-    assert here.judge.record_of(event_at(1)) == FailureHistory()
+    assert here.recovery.history_of(event_at(1)) == FailureHistory()
 
 
 def test_a_record_from_the_queue_is_continued(court: Callable[..., Court]) -> None:
     asked = Asked(Park())
     here = court(Policy(on_error=asked))
     first = here.clock.now() - timedelta(hours=1)
-    here.judge.adopt(event_at(1), FailureHistory(attempts=4, first_failed_at=first))
+    here.recovery.adopt(event_at(1), FailureHistory(attempts=4, first_failed_at=first))
     here.ask(event_at(1))
     assert asked.failures[0].attempt == 5
     assert asked.failures[0].age_seconds == 3600
@@ -167,11 +167,11 @@ def test_history_and_messages_are_bounded(court: Callable[..., Court]) -> None:
     here = court(Policy())
     for number in range(MAX_HISTORY + 5):
         here.ask(event_at(1), ValueError(f"{number}: " + "x" * 100_000))
-    record = here.judge.record_of(event_at(1))
+    record = here.recovery.history_of(event_at(1))
     assert record.attempts == MAX_HISTORY + 5
-    assert len(record.history) == MAX_HISTORY
-    assert record.history[0].error_message.startswith("5: ")
-    assert len(record.history[0].error_message) < MAX_MESSAGE_CHARACTERS + 100
+    assert len(record.last_attempts) == MAX_HISTORY
+    assert record.last_attempts[0].error_message.startswith("5: ")
+    assert len(record.last_attempts[0].error_message) < MAX_MESSAGE_CHARACTERS + 100
 
 
 @pytest.mark.parametrize(
@@ -352,10 +352,10 @@ def test_a_breaker_opens_after_so_many_failures_in_a_row(court: Callable[..., Co
 def test_a_success_closes_the_breaker(court: Callable[..., Court]) -> None:
     here = court(Policy(on_error=Skip(), breaker=Breaker(failures=2)))
     assert isinstance(here.ask(event_at(1)), GiveUp)
-    here.judge.succeeded()
+    here.recovery.state.failures_in_a_row = 0
     assert isinstance(here.ask(event_at(2)), GiveUp)
     assert here.ask(event_at(3)) == RetryAfter(30, "breaker")
-    here.judge.succeeded()
+    here.recovery.state.failures_in_a_row = 0
     assert isinstance(here.ask(event_at(4)), GiveUp)
     assert len(here.emitted(BreakerOpened)) == 1
 
@@ -408,7 +408,7 @@ def test_a_wait_that_does_not_fit_the_budget_is_not_begun(court: Callable[..., C
 
 def test_the_signals_of_a_retry(court: Callable[..., Court]) -> None:
     here = court(Policy(on_error=Retry(), backoff=STEADY))
-    here.judge.judge(event_at(1), "lane", ValueError("no"))
+    here.recovery.decide(event_at(1), "lane", ValueError("no"))
     assert here.signals == [
         Failed(*NAMES, 1, "credited", "lane", 1, "ValueError", "no"),
         Retrying(*NAMES, 1, 2, 2),
@@ -438,5 +438,5 @@ def test_a_mask_hides_texts_from_signals_and_keeps_them_in_the_record(
     (failed,) = here.emitted(Failed)
     assert isinstance(failed, Failed)
     assert failed.error == "(masked)"
-    assert here.judge.record_of(event_at(1)).history[0].error_message == "card 4711"
+    assert here.recovery.history_of(event_at(1)).last_attempts[0].error_message == "card 4711"
     assert "4711" not in str(here.signals)
