@@ -1,16 +1,14 @@
-"""The clock of the real world. The core gets it passed in."""
+"""The system's clock, which the runtime gets passed in."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 
 
 class SystemClock:
     """Reads the system's time."""
 
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+    now = staticmethod(partial(datetime.now, UTC))
+    monotonic = staticmethod(time.monotonic)

@@ -106,13 +106,14 @@ class PartitionSource:
     def check(self, checkpoint: Checkpoint) -> Checkpoint:
         """Raises HoldfastError if the topic no longer has the records after the checkpoint."""
         assert self._session is not None
+        versions = self._session.foreign_versions
         low, high = self._watermarks()
         origin = self._subscription.brokers.topic_id(self.partition.topic)
         if self._subscription.start == "latest":
             # All partitions at once: one that is added later is read from its beginning.
-            self._session.begin_feeds(checkpoint.projection, self._subscription.ends())
+            versions.begin_feeds(checkpoint.projection, self._subscription.ends())
             checkpoint = self._session.open_checkpoint(checkpoint.projection, checkpoint.feed)
-        known, checkpoint = self._session.begin_feed(checkpoint, origin, low)
+        known, checkpoint = versions.begin_feed(checkpoint, origin, low)
         self._projection = checkpoint.projection
         self._topic_id = NO_ID if origin == NO_ID else known
         position = checkpoint.position

@@ -20,8 +20,7 @@ from holdfast.model.foreign_feed import ForeignFeed, VersionGap
 from holdfast.runtime.caches import drop_oldest
 from holdfast.runtime.limits import RuntimeLimits
 from holdfast.runtime.store.checkpoint import Checkpoint
-from holdfast.runtime.store.session import Session
-from holdfast.runtime.store.transaction import Transaction
+from holdfast.runtime.store.foreign_versions import ForeignVersions
 
 Arrival = Literal["next", "duplicate", "early"]
 """How an event arrives: in its turn, again, or too early."""
@@ -68,7 +67,7 @@ class Deduplication(Protocol):
     def passed(self, event: RawEvent) -> None:
         """The event is about to be applied, or skipped."""
 
-    def write(self, transaction: Transaction, checkpoint: Checkpoint) -> None:
+    def write(self, checkpoint: Checkpoint) -> None:
         """Writes what has passed; raises Revised if a stream has moved on by another feed."""
 
     def commit(self) -> None: ...
@@ -78,14 +77,17 @@ class Deduplication(Protocol):
 
 
 def deduplication_of(
-    foreign: ForeignFeed | None, session: Session, checkpoint: Checkpoint, limits: RuntimeLimits
+    foreign: ForeignFeed | None,
+    versions: ForeignVersions,
+    checkpoint: Checkpoint,
+    limits: RuntimeLimits,
 ) -> Deduplication:
     """The deduplication of one projection on one feed."""
     if foreign is None:
         return TrustedOrder()
     if foreign.contiguous:
-        return VersionTracker(foreign, session, checkpoint, limits)
-    return SeenIds(foreign, session, checkpoint)
+        return VersionTracker(foreign, versions, checkpoint, limits)
+    return SeenIds(foreign, versions, checkpoint)
 
 
 class TrustedOrder:
@@ -121,7 +123,7 @@ class TrustedOrder:
 
     def unpass(self, failed: RawEvent) -> None: ...
 
-    def write(self, transaction: Transaction, checkpoint: Checkpoint) -> None: ...
+    def write(self, checkpoint: Checkpoint) -> None: ...
 
     def commit(self) -> None: ...
 
@@ -139,11 +141,11 @@ class VersionTracker:
     def __init__(
         self,
         foreign: ForeignFeed,
-        session: Session,
+        versions: ForeignVersions,
         checkpoint: Checkpoint,
         limits: RuntimeLimits,
     ) -> None:
-        self._foreign, self._session, self._checkpoint = foreign, session, checkpoint
+        self._foreign, self._versions, self._checkpoint = foreign, versions, checkpoint
         self._cached_streams = limits.cached_streams
         self._known: dict[str, int] = {}
         self._begun: dict[str, int] = {}
@@ -153,7 +155,7 @@ class VersionTracker:
     def load(self, events: Iterable[RawEvent]) -> Collection[str]:
         missing = {event.stream for event in events if event.stream not in self._known}
         if missing:
-            found = self._session.read_versions(self._checkpoint, sorted(missing))
+            found = self._versions.read_versions(self._checkpoint, sorted(missing))
             for stream in missing:
                 self._known[stream] = found.get(stream, NEW)
         return missing
@@ -189,7 +191,7 @@ class VersionTracker:
 
     def gap(self, event: RawEvent) -> VersionGap | None:
         last, before = self._last(event.stream), event.version - 1
-        if self._session.is_resolved(
+        if self._versions.is_resolved(
             self._checkpoint, event.stream, before, even_early=last == before - 1
         ):
             return None
@@ -211,7 +213,7 @@ class VersionTracker:
 
     def check_unmoved(self, event: RawEvent) -> None:
         stream = event.stream
-        now = self._session.read_versions(self._checkpoint, [stream]).get(stream, NEW)
+        now = self._versions.read_versions(self._checkpoint, [stream]).get(stream, NEW)
         if now != self._known[stream]:
             # Its rows have changed with it, and may be in memory as they were.
             raise Revised(f"stream {stream!r} has moved on by another feed")
@@ -244,13 +246,13 @@ class VersionTracker:
             if self._begun[event.stream] == self._known[event.stream]:
                 del self._begun[event.stream]
 
-    def write(self, transaction: Transaction, checkpoint: Checkpoint) -> None:
+    def write(self, checkpoint: Checkpoint) -> None:
         if self._begun:
             # In order: neighbours are quicker to write together.
             steps = {
                 stream: (self._known[stream], self._begun[stream]) for stream in sorted(self._begun)
             }
-            transaction.write_versions(checkpoint, steps)
+            self._versions.write_versions(checkpoint, steps)
 
     def commit(self) -> None:
         self._known |= self._begun
@@ -272,7 +274,7 @@ class VersionTracker:
         """The first and the last version that wait in a stream's lane."""
         known = self._waiting.get(stream)
         if known is None:
-            found = self._session.waiting_versions(self._checkpoint, stream)
+            found = self._versions.waiting_versions(self._checkpoint, stream)
             known = found or (math.inf, max(self._last(stream), self._first - 1))
             self._waiting[stream] = known
         return known
@@ -286,14 +288,16 @@ class SeenIds:
 
     counts_all = False
 
-    def __init__(self, foreign: ForeignFeed, session: Session, checkpoint: Checkpoint) -> None:
-        self._foreign, self._session, self._checkpoint = foreign, session, checkpoint
+    def __init__(
+        self, foreign: ForeignFeed, versions: ForeignVersions, checkpoint: Checkpoint
+    ) -> None:
+        self._foreign, self._versions, self._checkpoint = foreign, versions, checkpoint
         self._seen: set[UUID] = set()
         self._begun: dict[UUID, int] = {}
         self._run: list[RawEvent] = []
 
     def load(self, events: Iterable[RawEvent]) -> Collection[str]:
-        self._seen = set(self._session.seen_ids(self._checkpoint, [e.id for e in events]))
+        self._seen = set(self._versions.seen_ids(self._checkpoint, [e.id for e in events]))
         return ()
 
     def place(self, event: RawEvent) -> Arrival:
@@ -332,9 +336,9 @@ class SeenIds:
         while self._run and self._run[-1].position >= failed.position:
             del self._begun[self._run.pop().id]
 
-    def write(self, transaction: Transaction, checkpoint: Checkpoint) -> None:
+    def write(self, checkpoint: Checkpoint) -> None:
         if self._begun:
-            transaction.write_seen(checkpoint, self._begun, keep=self._foreign.window_events)
+            self._versions.write_seen(checkpoint, self._begun, keep=self._foreign.window_events)
 
     def commit(self) -> None:
         self._begun.clear()

@@ -10,10 +10,12 @@ that transaction is open at the database, and only for the time of writing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import takewhile
+from operator import attrgetter
 from typing import assert_never
 
 from holdfast.errors import HoldfastError, Revised
@@ -21,7 +23,6 @@ from holdfast.model.definition import Fold
 from holdfast.model.event import RawEvent, kept
 from holdfast.model.foreign_feed import VersionGap
 from holdfast.model.policy import Fatal, Park, Skip
-from holdfast.runtime.apply.fast_path import FastPath
 from holdfast.runtime.apply.leadership import Leadership
 from holdfast.runtime.apply.outcome import Outcome
 from holdfast.runtime.engines.engine import Batch, EventFailed
@@ -29,6 +30,12 @@ from holdfast.runtime.failure.attempts import Blocked
 from holdfast.runtime.failure.recovery import GiveUp
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.queue_items import OUTSTANDING, FailureHistory, NewItem
+
+QUICK_EVENTS = 8
+QUICK_SECONDS = 0.001
+"""While this many folded events take less than this, the clock is read after as many."""
+
+_stream = attrgetter("stream")
 
 
 @dataclass(slots=True)
@@ -170,7 +177,8 @@ class FeedEvents:
         checkpoint = self._finish(opened, leadership.advance(applied, opened.last))
         opened.block.close()
         self._open = None
-        leadership.lanes.commit()
+        if leadership.lanes.changes:
+            leadership.lanes.commit()
         for item in opened.new_items:
             leadership.recovery.forget(item.event)
         outcome = leadership.committed(checkpoint, opened.failed_before)
@@ -182,11 +190,11 @@ class FeedEvents:
     def _finish(self, opened: _Open, advance: Advance) -> Checkpoint:
         """Writes all that goes with the events; returns the checkpoint behind them."""
         leadership, items = self._leadership, opened.new_items
-        if not (items or opened.woken_lanes or leadership.definition.foreign):
+        if not (items or opened.woken_lanes or leadership.foreign):
             return opened.batch.advance(leadership.checkpoint, advance)
         with opened.batch.finished() as transaction:
             checkpoint = transaction.advance(leadership.checkpoint, advance)
-            leadership.deduplication.write(transaction, checkpoint)
+            leadership.deduplication.write(checkpoint)
             if items:
                 added = transaction.enqueue(checkpoint, items, advance.at)
                 leadership.lanes.discount(i for i in items if i.event.position not in added)
@@ -197,7 +205,7 @@ class FeedEvents:
             for lane in opened.woken_lanes:
                 leadership.lanes.wake(lane, advance.at)
             if items or opened.woken_lanes:
-                transaction.write_lanes(checkpoint, leadership.lanes.begun())
+                transaction.write_lanes(checkpoint, leadership.lanes.changes)
         return checkpoint
 
     def _run_fast_path(
@@ -208,7 +216,7 @@ class FeedEvents:
         Returns its index, and its failure if it was tried.
         """
         leadership = self._leadership
-        fast_path = FastPath(leadership, batch, events, at=start, until=until)
+        fast_path = _FastPath(leadership, batch, events, at=start, until=until)
         ran = batch.run(fast_path)
         if ran.has_applied:
             leadership.recovery.state.failures_in_a_row = 0
@@ -276,7 +284,7 @@ class FeedEvents:
     def _wait_for_gap(self, event: RawEvent, lane: str, gap: VersionGap) -> NewItem:
         """An event that came too early waits in its lane for those before it."""
         self._check_room(event, lane)
-        foreign, now = self._leadership.definition.foreign, self._leadership.clock.now()
+        foreign, now = self._leadership.foreign, self._leadership.clock.now()
         assert foreign is not None
         until = now + timedelta(seconds=foreign.gap_seconds)
         return NewItem(event, lane, "failed", FailureHistory().after(gap, now), until)
@@ -303,3 +311,83 @@ class FeedEvents:
                 "mend, requeue or resolve what waits, then start the projection again"
             )
             raise Blocked(event, GiveUp(Fatal(), error))
+
+
+class _FastPath:
+    """Events with no closed lane, no pending retry and no earlier decision, from `at` on.
+
+    They are taken one by one while they are applied. It ends at the time `until`, when the batch is
+    full, or when the runner is asked to stop. Afterwards `at` says how far it went, if no event has
+    failed.
+    """
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        batch: Batch,
+        events: Sequence[RawEvent],
+        *,
+        at: int,
+        until: float,
+    ) -> None:
+        self._leadership, self._batch, self._events = leadership, batch, events
+        self.at, self._until = at, until
+        self._lanes_are_streams = leadership.lanes_are_streams
+
+    def __iter__(self) -> Iterator[RawEvent]:
+        """Each event comes through here: it asks nothing that can be known beforehand."""
+        leadership, batch, events, at = self._leadership, self._batch, self._events, self.at
+        monotonic, stopping = leadership.clock.monotonic, leadership.stopping
+        folds = isinstance(leadership.definition.kind, Fold)
+        deduplication = leadership.deduplication if leadership.foreign else None
+        if deduplication is not None:
+            deduplication.begin_run()
+        lanes, known = leadership.lanes, leadership.recovery.known
+        needs_look = bool(known or lanes.resolved or lanes.closed or lanes.changes)
+        lookup_events = leadership.limits.lookup_events
+        looked_at, few, free_until = monotonic(), 1, 0 if needs_look else len(events)
+        while at < len(events):
+            if needs_look and at >= free_until:
+                ahead = lookup_events if self._lanes_are_streams else few
+                free_until = at + self._count_free(events[at : at + ahead])
+                if free_until == at:
+                    return
+            part = events[at : min(at + few, free_until)]
+            after = at + len(part)
+            if deduplication is None:
+                yield from part
+                at = after
+            else:
+                at += yield from deduplication.fast_path(part)
+            self.at = at
+            if at < after:
+                return
+            now = monotonic()
+            if now >= self._until or batch.is_full or stopping():
+                return
+            few = QUICK_EVENTS if folds and now - looked_at < QUICK_SECONDS else 1
+            looked_at = now
+
+    def _count_free(self, events: Sequence[RawEvent]) -> int:
+        """How many of the first events need no closer look.
+
+        No lane is closed before the next event that needs one.
+        """
+        lanes, known = self._leadership.lanes, self._leadership.recovery.known
+        at_once = self._lanes_are_streams and not (known or lanes.resolved)
+        if at_once and lanes.are_open(map(_stream, events)):
+            return len(events)
+        return sum(1 for _ in takewhile(self._is_free, events))
+
+    def _is_free(self, event: RawEvent) -> bool:
+        leadership, lanes = self._leadership, self._leadership.lanes
+        if event.position in leadership.recovery.known or event.position in lanes.resolved:
+            return False
+        if not lanes or (self._lanes_are_streams and event.stream not in lanes):
+            return True
+        counts_all = leadership.deduplication.counts_all
+        if not (counts_all or leadership.definition.handles(event.type)):
+            return True
+        if lanes.get(self._batch.lane_of(event)) is not None:
+            return False
+        return not leadership.waits_for_unknown_lane(event)

@@ -23,6 +23,8 @@ from holdfast.runtime.apply.outcome import Outcome
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.failure.attempts import Attempts
 from holdfast.runtime.failure.closed_lanes import ClosedLanes
+from holdfast.runtime.failure.exclusive import exclusive_run
+from holdfast.runtime.failure.suspects import Suspects
 from holdfast.runtime.limits import RuntimeLimits
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.clock import Clock
@@ -46,16 +48,20 @@ class Leadership:
         checkpoint: Checkpoint,
         engine: Engine,
         attempts: Attempts,
+        suspects: Suspects,
         limits: RuntimeLimits,
         stopping: Callable[[], bool],
     ) -> None:
         self.definition, self.session, self.source = definition, session, source
         self._lease, self.checkpoint = lease, checkpoint
+        self.foreign, self.lanes_are_streams = definition.foreign, definition.lanes_are_streams
         self.engine, self.attempts, self.recovery = engine, attempts, attempts.recovery
-        self.clock: Clock = attempts.clock
+        self.suspects, self.clock = suspects, attempts.clock
         self.limits, self.stopping = limits, stopping
         self.lanes = read_closed_lanes(session, checkpoint)
-        self.deduplication = deduplication_of(definition.foreign, session, checkpoint, limits)
+        self.deduplication = deduplication_of(
+            self.foreign, session.foreign_versions, checkpoint, limits
+        )
         self._rate = _Rate(self.clock)
         self._confirmed: Checkpoint | None = checkpoint
         """The checkpoint of the last commit, which needs no other confirmation."""
@@ -117,12 +123,31 @@ class Leadership:
             raise
         self._revisions_in_vain = 0
 
+    @contextmanager
+    def attempting(self, event: RawEvent | None) -> Iterator[None]:
+        """The block of an attempt at events of which `event` is the first.
+
+        If it is suspect, it is alone in the process, and marked: should the process die of it, the
+        next one knows.
+        """
+        if event is None or not (self.suspects.has_any and self.suspects.goes_singly):
+            with exclusive_run.shared():
+                yield
+            return
+        with exclusive_run.alone():
+            self.session.mark(self.checkpoint, event, self.suspects.attempt_at(event))
+            try:
+                yield
+            finally:
+                self.suspects.survived(event)
+
     def expect(self, events: Iterable[RawEvent]) -> None:
         """Looks up what deduplication needs, before the rows of events are loaded.
 
         So no row is older than the version of its stream.
         """
-        self.engine.drop(self.deduplication.load(events))
+        if self.foreign is not None:
+            self.engine.drop(self.deduplication.load(events))
 
     def advance(self, applied: int, last: RawEvent | None) -> Advance:
         """The checkpoint's next value; without `last` it stays where it is."""
@@ -144,7 +169,8 @@ class Leadership:
         )
         self.checkpoint = self._confirmed = checkpoint
         self._rate.commit()
-        self.deduplication.commit()
+        if self.foreign is not None:
+            self.deduplication.commit()
         outcome.callbacks = self.engine.committed()
         if self.recovery.known:
             for event in events:
@@ -167,7 +193,7 @@ class Leadership:
 
     def waits_for_unknown_lane(self, event: RawEvent) -> bool:
         """Whether an event of its stream waits in an unknown lane, which may be the same."""
-        if self.definition.lanes_are_streams:
+        if self.lanes_are_streams:
             return False
         return self.lanes.get(unknown_lane(event.stream)) is not None
 
@@ -177,8 +203,7 @@ class Leadership:
         dead: Iterable[tuple[str, RawEvent, str | None, FailureHistory]],
     ) -> None:
         """Sends dead events of a foreign feed to its dead-letter topic, if it has one."""
-        foreign = self.definition.foreign
-        if foreign is None or foreign.letter is None:
+        if self.foreign is None or self.foreign.letter is None:
             return
         for lane, event, kept, history in dead:
             if kept is not None:
@@ -193,7 +218,7 @@ class Leadership:
                     attempts=history.attempts,
                     at=last.at,
                 )
-                transaction.send(foreign.letter(dead_event))
+                transaction.send(self.foreign.letter(dead_event))
 
     def _lock_checkpoint(self, transaction: Transaction) -> None:
         """Looks again where no operator can come between any more."""

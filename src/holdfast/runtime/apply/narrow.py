@@ -11,7 +11,7 @@ class Narrowing:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = self.limit = most
+        self.most = self.limit = most
 
     def refused(self, tried: int, *, good: int | None = None) -> bool:
         """Narrows after a refusal; False: the one event that was tried is to blame.
@@ -25,7 +25,7 @@ class Narrowing:
 
     def succeeded(self, events: int) -> None:
         if events >= self.limit:
-            self.limit = min(2 * self.limit, self._most)
+            self.limit = min(2 * self.limit, self.most)
 
     def took_long(self, events: int, *, least: int) -> None:
         """A transaction took longer than it should."""

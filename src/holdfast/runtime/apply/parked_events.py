@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -21,9 +20,6 @@ from holdfast.runtime.failure.attempts import LaneStop
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.queue_items import FailedAttempt, ParkedEvent
 from holdfast.runtime.store.transaction import Transaction
-
-Alone = Callable[[RawEvent], AbstractContextManager[None]]
-"""The block in which an event is tried that may kill the process."""
 
 
 @dataclass(slots=True)
@@ -62,24 +58,49 @@ class ParkedEvents:
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
 
-    def drain(self, lane: str, *, alone: Alone | None = None) -> Outcome:
-        """Tries what waits in a lane, in order, in one transaction, up to the first that fails.
+    def drain_due(self, announce: Callable[[Outcome], None]) -> None:
+        """Tries the lanes that are due, a transaction each, and announces what came of it."""
+        leadership = self._leadership
+        suspects, limits = leadership.suspects, leadership.limits
+        for lane in self._due()[: limits.drain_lanes]:
+            times = limits.single_events if suspects.goes_singly else 1
+            for _ in range(times):
+                # An operator may have opened it meanwhile.
+                if leadership.stopping() or leadership.lanes.get(lane) is None:
+                    break
+                outcome = self._drain_alone(lane) if suspects.goes_singly else self._drain_all(lane)
+                announce(outcome)
+                if not outcome.applied:
+                    break
 
-        With `alone`, one event is tried, in the block that it gives.
-        """
-        if alone is None:
-            return self._drain(lane, self._leadership.limits.drain_events)
-        head = self._read(lane, 1)
-        if not head.due:
-            return self._drain(lane, 1, only=[])
-        with alone(head.due[0].event):
-            return self._drain(lane, 1, only=[head.due[0].id])
+    def _due(self) -> Sequence[str]:
+        """The lanes that are due, in the order in which they are tried."""
+        leadership, marked = self._leadership, self._leadership.suspects.marked
+        due = leadership.lanes.due(leadership.clock.now())
+        # Items that move from an unknown lane to their own come before that is tried.
+        due = sorted(due, key=lambda lane: not lane.startswith(UNKNOWN))
+        if marked is None or not due:
+            return due
+        if marked > leadership.checkpoint.position:
+            return []  # The marked event is in the feed, and comes first.
+        return sorted(due, key=lambda lane: self._head(lane) != marked)
 
-    def head(self, lane: str) -> int | None:
+    def _head(self, lane: str) -> int | None:
         """The position of a lane's head."""
         leadership = self._leadership
         items = leadership.session.lane_items(leadership.checkpoint, lane, 1)
         return items[0].event.position if items else None
+
+    def _drain_all(self, lane: str) -> Outcome:
+        """Tries what waits in a lane, in order, up to the first that fails."""
+        with self._leadership.attempting(None):
+            return self._drain(lane, self._leadership.limits.drain_events)
+
+    def _drain_alone(self, lane: str) -> Outcome:
+        """Tries the head of a lane, which may kill the process."""
+        head = next(iter(self._read(lane, 1).due), None)
+        with self._leadership.attempting(None if head is None else head.event):
+            return self._drain(lane, 1, only=[] if head is None else [head.id])
 
     def _drain(self, lane: str, most: int, *, only: Sequence[int] | None = None) -> Outcome:
         """Commits as many items as the store takes together; a refused one has failed."""
@@ -132,7 +153,8 @@ class ParkedEvents:
     ) -> list[ParkedEvent]:
         """The items with events as today's code decodes what they came from, in their order."""
         leadership = self._leadership
-        undecoded = leadership.session.undecoded_items(leadership.checkpoint, lane, limit)
+        versions = leadership.session.foreign_versions
+        undecoded = versions.undecoded_items(leadership.checkpoint, lane, limit)
         stored = {item.id: item for item in (*items, *undecoded)}
         decoded = {id_: self._decode_again(item) for id_, item in stored.items()}
         changed = {
@@ -142,7 +164,7 @@ class ParkedEvents:
         }
         if not changed:
             return [decoded[item.id] for item in items]
-        leadership.session.renumber(leadership.checkpoint, changed)
+        versions.renumber(leadership.checkpoint, changed)
         items = leadership.session.lane_items(leadership.checkpoint, lane, limit + 1)
         return [self._decode_again(item) for item in items]
 
@@ -248,7 +270,7 @@ class ParkedEvents:
         advance = leadership.advance(len(drain.applied), None)
         others = self._joined(drain.moved)
         checkpoint = transaction.advance(leadership.checkpoint, advance)
-        leadership.deduplication.write(transaction, checkpoint)
+        leadership.deduplication.write(checkpoint)
         transaction.finish_items([item.id for item in (*drain.applied, *drain.duplicates)])
         items = {item.id: item for item in drain.due}
         for failed in drain.failed:

@@ -95,7 +95,7 @@ class TableEngine:
         """The transaction, or a new one, with the changed rows in it."""
         writes, deletes = self._writes(), self._deletes()
         with nullcontext(transaction) if transaction else self.session.transaction() as transaction:
-            if writes:
+            if writes is not None:
                 transaction.write_rows(self.table, writes)
             if deletes:
                 transaction.delete_rows(self.table, deletes)
@@ -107,7 +107,8 @@ class TableEngine:
         """Writes the changed rows with the checkpoint; commits where no transaction is given."""
         if transaction is None and not self._deletes():
             writes = self._writes()
-            return self.session.advance(checkpoint, to, (self.table, writes) if writes else None)
+            rows = None if writes is None else (self.table, writes)
+            return self.session.advance(checkpoint, to, rows)
         with self.written(transaction) as transaction:
             return transaction.advance(checkpoint, to)
 

@@ -100,7 +100,8 @@ class RowCache:
             cached.is_changed = False
         self.changed.clear()
         self._added_bytes = 0
-        drop_oldest(self.rows, most=self._limits.cached_rows)
+        if len(self.rows) > self._limits.cached_rows:
+            drop_oldest(self.rows, most=self._limits.cached_rows)
         if self._long:
             self._drop_large()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 
-from holdfast.model.event import RawEvent
 from holdfast.model.lane import Lane
 from holdfast.model.policy import Limits
 from holdfast.runtime.store.queue_items import OUTSTANDING, NewItem
@@ -19,38 +18,35 @@ class ClosedLanes:
     """Closed lanes, with what is about to be changed until the transaction is in."""
 
     def __init__(self, closed: Mapping[str, Lane], resolved: Set[int] = frozenset()) -> None:
-        self._closed, self.resolved = dict(closed), resolved
+        self.closed, self.resolved = dict(closed), resolved
         # In a set, names are told apart by their hashes alone, which are beside each other.
         self._names = set(closed)
-        self._begun: dict[str, Lane] = {}
+        self.changes: dict[str, Lane] = {}
+        """The lanes to write in this transaction."""
         self._new = 0
         # When the first head is due, so that nothing is looked through for every batch.
         self._first_due: datetime | None = None
         self._knows_first = False
 
     def __len__(self) -> int:
-        return len(self._closed) + self._new
+        return len(self.closed) + self._new
 
     def __bool__(self) -> bool:
-        return bool(self._closed or self._begun)
+        return bool(self.closed or self.changes)
 
     def __contains__(self, lane: str) -> bool:
-        return lane in self._closed or lane in self._begun
+        return lane in self.closed or lane in self.changes
 
     def are_open(self, lanes: Iterable[str]) -> bool:
         """Whether none of them is closed."""
-        if not self._begun:
+        if not self.changes:
             return self._names.isdisjoint(lanes)
         lanes = [*lanes]
-        return self._names.isdisjoint(lanes) and self._begun.keys().isdisjoint(lanes)
+        return self._names.isdisjoint(lanes) and self.changes.keys().isdisjoint(lanes)
 
     def get(self, lane: str) -> Lane | None:
         """The lane, if it is closed, by what is committed or by what is begun."""
-        return self._begun.get(lane) or self._closed.get(lane)
-
-    def is_resolved(self, event: RawEvent) -> bool:
-        """Whether a person has dealt with an event that a rewind brings again."""
-        return event.position in self.resolved
+        return self.changes.get(lane) or self.closed.get(lane)
 
     def add(self, entry: NewItem) -> None:
         """An event is about to wait in its lane."""
@@ -58,23 +54,23 @@ class ClosedLanes:
             return
         known = self.get(entry.lane)
         if known is None:
-            self._begun[entry.lane] = Lane(1, entry.next_attempt_at)
+            self.changes[entry.lane] = Lane(1, entry.next_attempt_at)
             self._new += 1
         else:
-            self._begun[entry.lane] = Lane(known.events + 1, known.due_at)
+            self.changes[entry.lane] = Lane(known.events + 1, known.due_at)
 
     def wake(self, lane: str, at: datetime) -> None:
         """The head of a closed lane is about to be due."""
         known = self.get(lane)
         if known is not None:
-            self._begun[lane] = Lane(known.events, at)
+            self.changes[lane] = Lane(known.events, at)
 
     def discount(self, entries: Iterable[NewItem]) -> None:
         """These were in the queue already."""
         for entry in entries:
-            known = self._begun.get(entry.lane)
+            known = self.changes.get(entry.lane)
             if known is not None and entry.status in OUTSTANDING:
-                self._begun[entry.lane] = Lane(max(1, known.events - 1), known.due_at)
+                self.changes[entry.lane] = Lane(max(1, known.events - 1), known.due_at)
 
     def overflow(self, lane: str, limits: Limits) -> str | None:
         """Why one more event can't wait in the lane, or None."""
@@ -87,25 +83,21 @@ class ClosedLanes:
             return None
         return f"{known.events:,} events wait in it, which is the limit (Limits.events_per_lane)"
 
-    def begun(self) -> Mapping[str, Lane]:
-        """The lanes to write in this transaction."""
-        return self._begun
-
     def commit(self) -> None:
-        for lane, known in self._begun.items():
+        for lane, known in self.changes.items():
             self.set(lane, known)
-        self._begun, self._new = {}, 0
+        self.changes, self._new = {}, 0
 
     def roll_back(self) -> None:
-        self._begun, self._new = {}, 0
+        self.changes, self._new = {}, 0
 
     def set(self, lane: str, known: Lane | None) -> None:
         """What a committed drain has left of a lane; None opens it."""
-        before = self._closed.pop(lane, None)
+        before = self.closed.pop(lane, None)
         if known is None:
             self._names.discard(lane)
         else:
-            self._closed[lane] = known
+            self.closed[lane] = known
             self._names.add(lane)
         if before is not None and before.due_at is not None and before.due_at == self._first_due:
             self._knows_first = False
@@ -128,4 +120,4 @@ class ClosedLanes:
         return self._first_due
 
     def _times(self) -> Iterator[tuple[str, datetime]]:
-        return ((n, lane.due_at) for n, lane in self._closed.items() if lane.due_at is not None)
+        return ((n, lane.due_at) for n, lane in self.closed.items() if lane.due_at is not None)

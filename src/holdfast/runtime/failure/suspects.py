@@ -29,6 +29,8 @@ class Suspects:
 
     def __init__(self, limits: RuntimeLimits) -> None:
         self._limits = limits
+        self.has_any = False
+        """Whether anything is held against events that come. If not, nothing else is asked."""
         self.suspect: RawEvent | None = None
         self._strikes = 0
         self._wary_events = 0
@@ -54,8 +56,8 @@ class Suspects:
         return self._wary_events > 0 or self.alone_events > 0
 
     @property
-    def has_any(self) -> bool:
-        """Whether anything is held against an event that comes."""
+    def sets_apart(self) -> bool:
+        """Whether an event that comes is tried alone."""
         return self.alone_events > 0 or self.suspect is not None
 
     @property
@@ -72,6 +74,7 @@ class Suspects:
         if position is not None or checkpoint.unclean_ends >= limits.unclean_ends:
             self.alone_events = min(most_events, limits.careful_events)
         self._careful_events = most_events if checkpoint.unclean_ends else 0
+        self._note_any()
 
     def most_together(self, events: Sequence[RawEvent]) -> int:
         """How many of these events may go into one transaction: a suspect is set apart."""
@@ -99,20 +102,25 @@ class Suspects:
         self.alone_events = max(0, self.alone_events - events)
         self._wary_events = max(0, self._wary_events - events)
         self._careful_events = max(0, self._careful_events - events)
+        self._note_any()
 
     def at_head(self) -> None:
         """No event is left that could kill the process."""
         self.alone_events = self._careful_events = 0
+        self._note_any()
 
     def strike(self, failed: StoreFailedAt, recovery: Recovery) -> None:
         """The store failed inside a handler. Once it is the store; again and again, the event."""
         limits, event, error = self._limits, failed.event, failed.error
         is_known = self.suspect is not None and self.suspect.position == event.position
         self._strikes = self._strikes + 1 if is_known else 1
-        self.suspect, self._wary_events = event, limits.wary_events
+        self.suspect, self._wary_events, self.has_any = event, limits.wary_events, True
         if (error.connection_lost and self._strikes >= limits.strikes) or (
             isinstance(error, StoreConflict) and self._strikes >= limits.conflict_strikes
         ):
             # Its policy is asked as soon as the store can be reached.
             recovery.blame(event.position, error)
             self._strikes = 0
+
+    def _note_any(self) -> None:
+        self.has_any = self.sets_apart or self.is_wary or self.is_careful

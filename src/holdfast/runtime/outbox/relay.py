@@ -24,8 +24,8 @@ from holdfast.model.feed_names import MESSAGES
 from holdfast.runtime.engines.engine import StoreFailedAt
 from holdfast.runtime.engines.factory import engine_of
 from holdfast.runtime.engines.invoke import Invoker
-from holdfast.runtime.failure.attempts import Attempts, Blocked
-from holdfast.runtime.failure.recovery import GiveUp, PolicyState, Recovery
+from holdfast.runtime.failure.attempts import Blocked
+from holdfast.runtime.failure.recovery import GiveUp, PolicyState
 from holdfast.runtime.outbox.bundle_size import BundleSize
 from holdfast.runtime.outbox.executor import Executor
 from holdfast.runtime.outbox.shadow import Shadow
@@ -143,28 +143,11 @@ class Relay(Worker):
 
     def executor(self, session: Session, invoker: Invoker) -> Executor:
         """What one thread needs to work on claims, on a session of its own."""
-        context, definition = self._context, self.definition
-        recovery = Recovery(
-            definition,
-            feed=context.feed,
-            types=context.types,
-            invoker=invoker,
-            clock=context.clock,
-            emit=self._emit,
-            state=self._policy_state,
-        )
-        attempts = Attempts(
-            definition,
-            names=self._names,
-            types=context.types,
-            recovery=recovery,
-            clock=context.clock,
-            emit=self._emit,
-        )
+        types = self._context.types
         return Executor(
-            attempts,
+            self._new_attempts(invoker, self._policy_state),
             session=session,
-            engine=engine_of(definition, context.types, session, invoker, self._limits),
+            engine=engine_of(self.definition, types, session, invoker, self._limits),
             claims=self._open_claims(session),
             invoker=invoker,
             bundle_size=self._bundle_size,

@@ -104,7 +104,9 @@ class BatchReader:
         if not self._events:
             self._transaction_bytes += self._fill()
         room = self._most_events - self._transaction_events
-        count = min(len(self._events), room, self._suspects.most_together(self._events))
+        count = min(len(self._events), room)
+        if self._suspects.has_any:
+            count = min(count, self._suspects.most_together(self._events))
         events = self._events[:count]
         is_all = count == len(self._events)
         self._transaction_events += count
@@ -132,7 +134,7 @@ class BatchReader:
         """A transaction took this long: the next ones are smaller if that was too long."""
         if seconds > self._slow_seconds:
             self._size.took_long(events, least=self._limits.chunk_events)
-        elif seconds < self._slow_seconds / 4:
+        elif self._size.limit < self._size.most and seconds < self._slow_seconds / 4:
             self._size.succeeded(events)
 
     def narrow(self, after: int, tried: int, *, good: int | None = None) -> bool:
@@ -157,8 +159,10 @@ class BatchReader:
 
     @property
     def _most_events(self) -> int:
-        limit = self._size.limit
-        return min(limit, self._limits.careful_events) if self._suspects.is_careful else limit
+        limit, suspects = self._size.limit, self._suspects
+        if suspects.has_any and suspects.is_careful:
+            return min(limit, self._limits.careful_events)
+        return limit
 
     def _fill(self) -> int:
         """Reads one chunk to be folded, or as many as a transaction may have; returns the size."""

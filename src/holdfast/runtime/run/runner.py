@@ -15,8 +15,7 @@ from exactly what is committed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -34,7 +33,6 @@ from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.failure import ProcessDied
 from holdfast.model.feed_names import JOURNAL
-from holdfast.model.lane import UNKNOWN
 from holdfast.runtime.apply.feed_events import FeedEvents
 from holdfast.runtime.apply.leadership import Leadership
 from holdfast.runtime.apply.outcome import Outcome, announce
@@ -44,9 +42,8 @@ from holdfast.runtime.engines.engine import BatchLost, StoreFailedAt, refusal
 from holdfast.runtime.engines.factory import engine_of
 from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.engines.sql_single import SqlEngine
-from holdfast.runtime.failure.attempts import Attempts, Blocked
-from holdfast.runtime.failure.exclusive import exclusive_run
-from holdfast.runtime.failure.recovery import GiveUp, Recovery
+from holdfast.runtime.failure.attempts import Blocked
+from holdfast.runtime.failure.recovery import GiveUp
 from holdfast.runtime.failure.suspects import Suspects
 from holdfast.runtime.run.batch_reader import BatchReader, FeedBatch, RangeBatch, most_events
 from holdfast.runtime.run.elector import Elector
@@ -84,7 +81,7 @@ class Runner(Worker):
         self._held: tuple[Session, Lease] | None = None
         self._suspects = Suspects(context.limits)
         self._invoker = Invoker()
-        self._recovery = self._new_recovery()
+        self._attempts = self._new_attempts(self._invoker)
 
     @property
     def name(self) -> str:
@@ -123,8 +120,9 @@ class Runner(Worker):
         while self._goes_on:
             before = leadership.checkpoint.position
             try:
-                self._check(leadership)  # Lease, pause, asked to leave, an operator's change.
-                self._drain_due_lanes(leadership)  # apply/parked_events
+                if not self._feed.has_unwritten:
+                    self._check(leadership)  # Lease, pause, asked to leave, an operator's change.
+                    self._parked.drain_due(self._announce)  # apply/parked_events
                 batch = self._read(leadership)  # batch_reader -> store/source
                 outcome = self._apply(leadership, batch)  # apply/feed_events: one transaction
             except Revised:
@@ -140,8 +138,6 @@ class Runner(Worker):
 
     def _check(self, leadership: Leadership) -> None:
         """Raises where the runner may not go on; waits while the projection is paused."""
-        if self._feed.has_unwritten:
-            return  # It is checked when the folded events are written.
         leadership.check()
         by = leadership.checkpoint.paused_by
         if by is None:
@@ -159,53 +155,28 @@ class Runner(Worker):
             self._emit(Resumed(*self._names))
         raise Revised("the projection was paused")
 
-    def _drain_due_lanes(self, leadership: Leadership) -> None:
-        """Tries the parked lanes that are due, a transaction each."""
-        if self._feed.has_unwritten:
-            return
-        due = leadership.lanes.due(leadership.clock.now())
-        # Items that move from an unknown lane to their own come before that is tried.
-        due = sorted(due, key=lambda lane: not lane.startswith(UNKNOWN))
-        marked = self._suspects.marked
-        if marked is not None and due:
-            if marked > leadership.checkpoint.position:
-                return  # The marked event is in the feed, and comes first.
-            due = sorted(due, key=lambda lane: self._parked.head(lane) != marked)
-        for lane in due[: self._limits.drain_lanes]:
-            if self._stop.is_set():
-                return
-            if leadership.lanes.get(lane) is None:
-                continue  # An operator has opened it meanwhile.
-            if not self._suspects.goes_singly:
-                with exclusive_run.shared():
-                    outcome = self._parked.drain(lane)
-                self._announce(outcome)
-                continue
-            for _ in range(self._limits.single_events):
-                with exclusive_run.alone():
-                    outcome = self._parked.drain(lane, alone=self._marked)
-                self._announce(outcome)
-                if not outcome.applied or self._stop.is_set():
-                    break
-
     def _read(self, leadership: Leadership) -> FeedBatch | RangeBatch:
         """The events that come next."""
         after, reader = leadership.checkpoint.position, self._reader
         if self._ranges is not None and self._goes_by_range(leadership):
             return reader.next_range(after)
         folded = self._feed.folded_through
-        may_fold_on = not (leadership.locks_first or reader.is_narrow or self._suspects.has_any)
+        may_fold_on = not (leadership.locks_first or reader.is_narrow or self._sets_apart)
         return reader.next(
             after if folded is None else folded,
             begins=folded is None,
             may_fold_on=may_fold_on,
         )
 
+    @property
+    def _sets_apart(self) -> bool:
+        return self._suspects.has_any and self._suspects.sets_apart
+
     def _goes_by_range(self, leadership: Leadership) -> bool:
         """Whether nothing is known of an event that comes, so that the database may apply it."""
         position, suspects = leadership.checkpoint.position, self._suspects
         return not (
-            suspects.has_any
+            self._sets_apart
             or suspects.range_lost_after == position
             or leadership.recovery.known
             or self._reader.refused_after == position
@@ -220,10 +191,11 @@ class Runner(Worker):
             return None
         before = leadership.checkpoint.position
         try:
-            with self._attempting(batch):
+            first = batch.events[0] if isinstance(batch, FeedBatch) and batch.events else None
+            with leadership.attempting(first):
                 match batch:
                     case FeedBatch():
-                        singly = self._suspects.is_wary
+                        singly = self._suspects.has_any and self._suspects.is_wary
                         outcome = self._feed.apply(batch.events, ends=batch.ends, singly=singly)
                     case RangeBatch():
                         assert self._ranges is not None
@@ -243,7 +215,8 @@ class Runner(Worker):
         if outcome is not None:
             events = leadership.checkpoint.position - before
             self._reader.took(events, outcome.seconds)
-            self._suspects.passed(events, leadership.checkpoint.position)
+            if self._suspects.has_any:
+                self._suspects.passed(events, leadership.checkpoint.position)
         return outcome
 
     def _narrow(
@@ -268,27 +241,6 @@ class Runner(Worker):
             event = self._feed.first
             assert event is not None
             leadership.attempts.decide(event, leadership.lane_of(event), cause)
-
-    @contextmanager
-    def _attempting(self, batch: FeedBatch | RangeBatch) -> Iterator[None]:
-        """The block of an attempt: alone in the process, and marked, if the event is suspect."""
-        if self._suspects.goes_singly and isinstance(batch, FeedBatch):
-            with exclusive_run.alone(), self._marked(batch.events[0]):
-                yield
-        else:
-            with exclusive_run.shared():
-                yield
-
-    @contextmanager
-    def _marked(self, event: RawEvent) -> Iterator[None]:
-        """Tries an event with a mark that tells the next process if this one dies of it."""
-        leadership = self._leadership
-        attempt = self._suspects.attempt_at(event)
-        leadership.session.mark(leadership.checkpoint, event, attempt)
-        try:
-            yield
-        finally:
-            self._suspects.survived(event)
 
     def _announce(self, outcome: Outcome | None) -> None:
         if outcome is not None:
@@ -337,7 +289,7 @@ class Runner(Worker):
                 while (blocked := self._work(session, checkpoint, lease)) is not None:
                     # Nothing is held while nothing can be done, but the lease.
                     session.close()
-                    waited = partial(self._recovery.waited, blocked.event)
+                    waited = partial(self._attempts.recovery.waited, blocked.event)
                     self._elector.rest(blocked.seconds, lease, waited)
                     session = self._context.open_session()
                     checkpoint = self._elector.still_ours(session)
@@ -349,10 +301,10 @@ class Runner(Worker):
 
     def _take_over(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> Checkpoint:
         if not self._elector.is_resumed(checkpoint):
-            self._recovery = self._new_recovery()
+            self._attempts = self._new_attempts(self._invoker)
         checkpoint = self._elector.take_over(session, checkpoint, lease)
         most = most_events(self.definition.kind, self._limits)
-        self._suspects.begin(checkpoint, self._recovery, most_events=most)
+        self._suspects.begin(checkpoint, self._attempts.recovery, most_events=most)
         self._emit(Started(*self._names, checkpoint.position, checkpoint.epoch))
         if singly := self._suspects.alone_events:
             deaths = checkpoint.unclean_ends
@@ -370,7 +322,7 @@ class Runner(Worker):
             return self._block(leadership, blocked)
         except StoreFailedAt as failed:
             self._note_progress(leadership)
-            self._suspects.strike(failed, self._recovery)
+            self._suspects.strike(failed, self._attempts.recovery)
             raise failed.error from failed
         except ProjectionPaused as paused:
             self.fault = fault_of(paused, self._context.clock)
@@ -402,14 +354,8 @@ class Runner(Worker):
             source=source,
             checkpoint=checkpoint,
             engine=engine,
-            attempts=Attempts(
-                definition,
-                names=self._names,
-                types=context.types,
-                recovery=self._recovery,
-                clock=context.clock,
-                emit=self._emit,
-            ),
+            attempts=self._attempts,
+            suspects=self._suspects,
             limits=limits,
             stopping=self._stop.is_set,
         )
@@ -441,7 +387,7 @@ class Runner(Worker):
         what = "a retry of" if step.reason == "retry" else "the circuit breaker, then"
         until = self._context.clock.now() + timedelta(seconds=step.seconds)
         reason = f"{what} event {event.id} ({event.type!r}) at position {event.position}"
-        attempts = self._recovery.history_of(event).last_attempts
+        attempts = self._attempts.recovery.history_of(event).last_attempts
         has_died = bool(attempts) and attempts[-1].error_type == ProcessDied.__name__
         leadership.session.note_wait(leadership.checkpoint, until, reason, keep_mark=has_died)
         self._elector.checkpoint = leadership.checkpoint
@@ -469,13 +415,3 @@ class Runner(Worker):
         lease.release()
         with suppress(Exception), closing(self._context.open_session()) as session:
             session.release(checkpoint)
-
-    def _new_recovery(self) -> Recovery:
-        return Recovery(
-            self.definition,
-            feed=self._context.feed,
-            types=self._context.types,
-            invoker=self._invoker,
-            clock=self._context.clock,
-            emit=self._emit,
-        )

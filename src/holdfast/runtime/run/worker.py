@@ -13,6 +13,9 @@ from holdfast.errors import HoldfastError, ProjectionFaulted, StoreUnavailable
 from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
+from holdfast.runtime.engines.invoke import Invoker
+from holdfast.runtime.failure.attempts import Attempts
+from holdfast.runtime.failure.recovery import PolicyState, Recovery
 from holdfast.runtime.limits import LIMITS, RuntimeLimits
 from holdfast.runtime.signals import (
     LANE_SIGNALS,
@@ -64,6 +67,7 @@ class Worker(ABC):
         self._failures, self._failing_since = 0, context.clock.now()
         self._back_at = 0.0
         self._has_given_up = False
+        self._emit = context.signals.emit if definition.mask is None else self._emit_masked
 
     @abstractmethod
     def run(self) -> None:
@@ -112,6 +116,27 @@ class Worker(ABC):
     @property
     def _names(self) -> tuple[str, str]:
         return self.definition.name, self._context.feed
+
+    def _new_attempts(self, invoker: Invoker, state: PolicyState | None = None) -> Attempts:
+        """Attempts at events that nothing is known of yet."""
+        definition, context = self.definition, self._context
+        recovery = Recovery(
+            definition,
+            feed=context.feed,
+            types=context.types,
+            invoker=invoker,
+            clock=context.clock,
+            emit=self._emit,
+            state=state,
+        )
+        return Attempts(
+            definition,
+            names=self._names,
+            types=context.types,
+            recovery=recovery,
+            clock=context.clock,
+            emit=self._emit,
+        )
 
     # While the store is away
 
@@ -182,7 +207,7 @@ class Worker(ABC):
             shown = replace(shown, error_stacktrace="(masked)", error=None)
         self._emit(Faulted(*self._names, shown))
 
-    def _emit(self, signal: Signal) -> None:
-        if self.definition.mask is not None and isinstance(signal, LANE_SIGNALS):
+    def _emit_masked(self, signal: Signal) -> None:
+        if isinstance(signal, LANE_SIGNALS):
             signal = replace(signal, lane="(masked)")  # A key may be taken from the payload.
         self._context.signals.emit(signal)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
-from uuid import UUID
 
 from holdfast.errors import StoreUnavailable
 from holdfast.model.definition import Definition
@@ -16,6 +15,7 @@ from holdfast.model.row_type import Key, TableSpec
 from holdfast.model.sql_spec import SqlSpec
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.faults import Fault
+from holdfast.runtime.store.foreign_versions import ForeignVersions
 from holdfast.runtime.store.queue_items import ParkedEvent
 from holdfast.runtime.store.ranges import RangeStatements
 from holdfast.runtime.store.transaction import RowChanges, Transaction
@@ -57,38 +57,9 @@ class Session(Protocol):
     def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> Sequence[ParkedEvent]:
         """What waits in a lane, in order."""
 
-    def read_versions(self, checkpoint: Checkpoint, streams: Sequence[str]) -> Mapping[str, int]:
-        """The last version of those streams that the projection knows, on whatever feed."""
-
-    def seen_ids(self, checkpoint: Checkpoint, ids: Sequence[UUID]) -> Sequence[UUID]:
-        """Those of the ids that the projection has seen, on whatever feed."""
-
-    def waiting_versions(self, checkpoint: Checkpoint, lane: str) -> tuple[int, int] | None:
-        """The first and the last version that wait in a lane."""
-
-    def undecoded_items(
-        self, checkpoint: Checkpoint, lane: str, limit: int
-    ) -> Sequence[ParkedEvent]:
-        """What is to be tried in a lane, in whatever place, and could not be decoded before."""
-
-    def renumber(self, checkpoint: Checkpoint, events: Mapping[int, RawEvent]) -> None:
-        """Gives items, by id, the stream and version of their events; raises Fenced."""
-
-    def is_resolved(
-        self, checkpoint: Checkpoint, stream: str, version: int, *, even_early: bool
-    ) -> bool:
-        """Whether a person has dealt with a version of a stream; `even_early`: that came early."""
-
-    def begin_feed(
-        self, checkpoint: Checkpoint, origin: str, position: int
-    ) -> tuple[str, Checkpoint]:
-        """Notes what tells the feed from another of its name, and where it begins, if it is new.
-
-        Returns what was noted first, and the checkpoint as it is.
-        """
-
-    def begin_feeds(self, projection: str, feeds: Mapping[str, tuple[str, int]]) -> None:
-        """The same for all feeds of a projection at once, if it has begun with none of them."""
+    @property
+    def foreign_versions(self) -> ForeignVersions:
+        """What is known of streams that other systems write."""
 
     def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
         """Notes, durably, that this event is tried alone, in case the process dies of it.

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
-from uuid import UUID
 
 from holdfast.model.foreign_feed import DeadLetter
 from holdfast.model.lane import Lane
@@ -107,12 +106,6 @@ class Transaction(Protocol):
 
     def move_item(self, item_id: int, lane: str) -> None:
         """Puts an item into another lane, where it waits in the order of the feed."""
-
-    def write_versions(self, checkpoint: Checkpoint, steps: Mapping[str, tuple[int, int]]) -> None:
-        """Moves streams from one version to another; raises Revised if one is elsewhere by now."""
-
-    def write_seen(self, checkpoint: Checkpoint, ids: Mapping[UUID, int], *, keep: int) -> None:
-        """Notes the ids of events, by position, and forgets all but about the last `keep`."""
 
     def send(self, letter: DeadLetter) -> None:
         """Sends a message to those who take its topic."""

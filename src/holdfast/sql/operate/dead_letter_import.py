@@ -19,7 +19,7 @@ from holdfast.sql.database import Connection, Database
 from holdfast.sql.store.audit import write_audit
 from holdfast.sql.store.lane_rows import refresh
 from holdfast.sql.store.operator_transaction import operator_transactions
-from holdfast.sql.store.transaction import SqlTransaction
+from holdfast.sql.store.queue_rows import enqueue
 from holdfast.sql.values import as_json, uuid
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class DeadLetterImport:
                 connection.run("revise", names)
                 checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
                 at = self._clock.now()
-                added = SqlTransaction(self._database, connection).enqueue(checkpoint, new, at)
+                added = enqueue(connection, checkpoint, new, at)
                 for lane in sorted({entry.lane for entry in new}):
                     refresh(connection, self._projection, feed, lane)
                 write_audit(

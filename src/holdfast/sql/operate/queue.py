@@ -38,7 +38,7 @@ from holdfast.sql.operate.dead_letter_import import DeadLetterImport, ImportedDe
 from holdfast.sql.store.audit import write_audit
 from holdfast.sql.store.lane_rows import refresh, waiting
 from holdfast.sql.store.operator_transaction import operator_transactions
-from holdfast.sql.store.transaction import SqlTransaction
+from holdfast.sql.store.queue_rows import enqueue
 from holdfast.sql.values import as_json, moment, uuid
 
 ACTIONS: dict[str, tuple[Status, ...]] = {
@@ -198,7 +198,6 @@ class Queue:
                         f"{rows[0][0]}; if the event has failed, holdfast queue list shows it"
                     )
                 checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
-                work = SqlTransaction(self._database, connection)
                 if source is None:
                     event: RawEvent | None = self._event(connection, position)
                     is_next = self._is_next(connection, checkpoint, position)
@@ -214,7 +213,7 @@ class Queue:
                         "come to it"
                     )
                 lane = self._lane_of(projection, event)
-                work.enqueue(checkpoint, [NewItem(event, lane, "dead")], now)
+                enqueue(connection, checkpoint, [NewItem(event, lane, "dead")], now)
                 connection.run("pass_event", {**names, "position": position})
                 refresh(connection, projection, names["feed"], lane)
                 ((item_id, _),) = connection.run("item_at", {**names, "position": position})

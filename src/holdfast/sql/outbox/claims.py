@@ -17,7 +17,8 @@ from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, OutboxState, Rel
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import ParkedEvent
 from holdfast.sql.database import Connection, Database
-from holdfast.sql.store.session import SqlSession, needs_reset, waiting_item
+from holdfast.sql.store.queue_rows import parked_event
+from holdfast.sql.store.session import SqlSession, needs_reset
 from holdfast.sql.values import as_json, moment
 
 BACKFILL_EVENTS = 5_000
@@ -125,7 +126,7 @@ class SqlClaims:
         names = {**self._whose, "lanes": as_json(claimed), "limit": items}
         found: dict[str, list[ParkedEvent]] = {}
         for lane, *row in self._connection.run("claimed_items", names):
-            found.setdefault(lane, []).append(waiting_item(self._connection, tuple(row)))
+            found.setdefault(lane, []).append(parked_event(self._connection, tuple(row)))
         heads = [waiting[0].id for waiting in found.values()]
         self._connection.run("claim_heads", {**leased, "ids": as_json(heads), "worker": token})
         # A lane in which nothing waits, which should not be, is given back.

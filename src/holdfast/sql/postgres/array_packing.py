@@ -16,6 +16,8 @@ from psycopg.adapt import Buffer, Dumper
 from psycopg.pq import Format
 
 from holdfast.model.column_values import ColumnKind
+from holdfast.model.row_type import TableSpec
+from holdfast.runtime.store.transaction import RowChanges
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -51,6 +53,19 @@ def packed(kind: ColumnKind, values: Sequence[Any]) -> Packed | list[Any]:
     if pack is None or not values or None in values:
         return list(values)
     return pack(values)
+
+
+def row_arrays(table: TableSpec, rows: RowChanges) -> list[Any]:
+    """Rows as row_statements.writing takes them."""
+    kinds = [*(column.kind for column in table.columns), "int"]
+    return [*map(packed, kinds, [*rows.columns, rows.positions])]
+
+
+def named_arrays(table: TableSpec, rows: RowChanges) -> dict[str, Any]:
+    """Rows as row_statements.writing_with takes them."""
+    *columns, guards = row_arrays(table, rows)
+    values = {f"row_{n}": column for n, column in enumerate(columns)}
+    return {**values, "row_guard": guards, "row_count": len(rows.positions)}
 
 
 def microseconds(moment: datetime) -> int:

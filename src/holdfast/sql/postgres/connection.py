@@ -21,15 +21,13 @@ from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
 from holdfast.runtime.store.transaction import RowChanges
 from holdfast.sql.database import Row, transaction_ended
-from holdfast.sql.postgres.array_packing import packed
+from holdfast.sql.postgres.array_packing import named_arrays, packed, row_arrays
 from holdfast.sql.postgres.handler_tx import PostgresTx
 from holdfast.sql.postgres.prefetch import Prefetch
 from holdfast.sql.postgres.row_statements import (
-    arrays,
     deleting,
     finding_any,
     loading,
-    named,
     writing,
     writing_with,
 )
@@ -81,27 +79,21 @@ class PostgresConnection:
         return self.raw_events(self._read(after, limit))
 
     def settled(self, after: int, limit: int, *, ahead: bool = False) -> Chunk:
-        with self._translated():
-            prefetched = self._prefetch.take(after, limit)
-
-        def read() -> Sequence[Row]:
-            nonlocal prefetched
-            rows, prefetched = prefetched, None
-            return rows or self._read(after, limit)
-
-        rows, held = settled_rows(
-            after,
-            read=read,
-            drawn=lambda: int(self.run("last_drawn")[0][0]),
-            bound=lambda: self.run("in_flight")[0][0],
-        )
+        rows, held = self._take_prefetched(after, limit) or self._read(after, limit), False
+        if rows and rows[-1][0] != after + len(rows):  # There is a hole: see settled.py.
+            reads = iter([rows])
+            rows, held = settled_rows(
+                after,
+                read=lambda: next(reads, None) or self._read(after, limit),
+                drawn=lambda: int(self.run("last_drawn")[0][0]),
+                bound=lambda: self.run("in_flight")[0][0],
+            )
         if ahead and not held and 1 < limit == len(rows):
             self._read_ahead(rows[-1][0], limit)
         return Chunk(self.raw_events(rows), held)
 
     def forget_ahead(self) -> None:
-        with self._translated():
-            self._prefetch.take(0, 0)
+        self._take_prefetched(0, 0)
 
     def settled_range(self, after: int, limit: int) -> EventRange:
         return next_settled(self, after, limit)
@@ -115,8 +107,8 @@ class PostgresConnection:
         return [RawEvent(*row) for row in rows]
 
     def _read(self, after: int, limit: int) -> Sequence[Row]:
+        self._receive_prefetched()
         with self._translated():
-            self._prefetch.receive()
             params = {"after": after, "limit": limit}
             return self._events.execute(pyformat(query("read", "postgres")), params).fetchall()
 
@@ -151,7 +143,7 @@ class PostgresConnection:
         if rows is None:
             return self.run(name, params)
         table, changes = rows
-        sql, values = self._with_rows(name, table), named(table, changes)
+        sql, values = self._with_rows(name, table), named_arrays(table, changes)
         try:
             with self._translated():
                 found = self._cursor().execute(sql, {**params, **values}).fetchall()
@@ -259,7 +251,7 @@ class PostgresConnection:
 
     def write_rows(self, table: TableSpec, rows: RowChanges) -> int:
         with self._translated():
-            return self.raw.execute(writing(table), arrays(table, rows)).rowcount
+            return self.raw.execute(writing(table), row_arrays(table, rows)).rowcount
 
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None:
         with self._translated():
@@ -279,8 +271,15 @@ class PostgresConnection:
 
     def _receive_prefetched(self) -> None:
         """The connection does one thing at a time."""
+        if self._prefetch.is_pending:
+            with self._translated():
+                self._prefetch.receive()
+
+    def _take_prefetched(self, after: int, limit: int) -> Sequence[Row] | None:
+        if not self._prefetch.is_pending:
+            return None
         with self._translated():
-            self._prefetch.receive()
+            return self._prefetch.take(after, limit)
 
     @property
     def is_lost(self) -> bool:

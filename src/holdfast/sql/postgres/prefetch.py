@@ -28,6 +28,8 @@ class Prefetch:
         """`loader` says how rows are loaded."""
         self._raw, self._transformer = raw, Transformer(loader)
         self._sql = dollar(query("read", "postgres")).encode()
+        self.is_pending = False
+        """Whether a read was sent whose answer is not taken."""
         self._sent: tuple[int, int] | None = None
         self._answer: tuple[int, int, Sequence[Row]] | None = None
 
@@ -40,7 +42,7 @@ class Prefetch:
                 self._sql, [str(after).encode(), str(limit).encode()], result_format=Format.BINARY
             )
             pgconn.flush()
-        self._sent = after, limit
+        self._sent, self.is_pending = (after, limit), True
 
     def receive(self) -> None:
         """Waits for the answer, if there is one, and keeps it."""
@@ -59,7 +61,7 @@ class Prefetch:
     def take(self, after: int, limit: int) -> Sequence[Row] | None:
         """The answer, once, if it is to this question and full: a short one may have grown."""
         self.receive()
-        answer, self._answer = self._answer, None
+        answer, self._answer, self.is_pending = self._answer, None, False
         if answer is None:
             return None
         asked_after, asked_limit, rows = answer

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from holdfast.model.row_type import Column, TableSpec
-from holdfast.runtime.store.transaction import RowChanges
 from holdfast.sql.database import quote
-from holdfast.sql.postgres.array_packing import packed
 from holdfast.sql.postgres.column_types import TYPES
 
 
@@ -57,19 +54,6 @@ def deleting(table: TableSpec) -> str:
         f"DELETE FROM {_name(table.name)} WHERE ({names}) IN "
         f"(SELECT * FROM unnest({', '.join(map(_array, _key(table)))}))"
     )
-
-
-def arrays(table: TableSpec, rows: RowChanges) -> list[Any]:
-    """Rows as `writing` takes them."""
-    kinds = [*(column.kind for column in table.columns), "int"]
-    return [*map(packed, kinds, [*rows.columns, rows.positions])]
-
-
-def named(table: TableSpec, rows: RowChanges) -> dict[str, Any]:
-    """Rows as `writing_with` takes them."""
-    *columns, guards = arrays(table, rows)
-    values = {f"row_{n}": column for n, column in enumerate(columns)}
-    return {**values, "row_guard": guards, "row_count": len(rows)}
 
 
 def _writing(table: TableSpec, values: Sequence[str], where: str = "") -> str:

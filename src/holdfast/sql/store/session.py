@@ -6,9 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
-from uuid import UUID
-
-import msgspec
 
 from holdfast.errors import Fenced, ProjectionFaulted, StoreUnavailable
 from holdfast.model.definition import Definition
@@ -20,17 +17,19 @@ from holdfast.model.sql_spec import SqlSpec
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.faults import MAX_STACKTRACE_CHARACTERS, Fault, clean
 from holdfast.runtime.store.leases import Lease
-from holdfast.runtime.store.queue_items import Attempt, FailureHistory, ParkedEvent
+from holdfast.runtime.store.queue_items import ParkedEvent
 from holdfast.runtime.store.transaction import RowChanges
 from holdfast.sql.database import Connection, Database, Row, handled_database
 from holdfast.sql.process_name import has_died, process_name
 from holdfast.sql.store.checkpoints import changed, fenced, of
+from holdfast.sql.store.foreign_versions import SqlForeignVersions
 from holdfast.sql.store.head_reader import HeadReader
+from holdfast.sql.store.queue_rows import parked_event
 from holdfast.sql.store.shard_layouts import admit
 from holdfast.sql.store.sql_ranges import SqlRangeStatements
 from holdfast.sql.store.tables import prepare_tables
-from holdfast.sql.store.transaction import SqlTransaction, advanced
-from holdfast.sql.values import as_json, moment
+from holdfast.sql.store.transaction import SqlTransaction
+from holdfast.sql.values import moment
 
 
 class SqlSession:
@@ -123,65 +122,11 @@ class SqlSession:
     def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[ParkedEvent]:
         names = {**of(checkpoint), "lane": lane, "limit": limit}
         query = "lane_items" if is_ours(checkpoint.feed) else "lane_items_by_version"
-        return [waiting_item(self.connection, row) for row in self.connection.run(query, names)]
+        return [parked_event(self.connection, row) for row in self.connection.run(query, names)]
 
-    def read_versions(self, checkpoint: Checkpoint, streams: Sequence[str]) -> dict[str, int]:
-        names = {"projection": checkpoint.projection, "streams": as_json(streams)}
-        return dict(self.connection.run("read_versions", names))
-
-    def seen_ids(self, checkpoint: Checkpoint, ids: Sequence[UUID]) -> list[UUID]:
-        names = {"projection": checkpoint.projection, "ids": as_json(ids)}
-        return [UUID(row[0]) for row in self.connection.run("seen_ids", names)]
-
-    def waiting_versions(self, checkpoint: Checkpoint, lane: str) -> tuple[int, int] | None:
-        names = {**of(checkpoint), "lane": lane}
-        ((first, last),) = self.connection.run("waiting_versions", names)
-        return None if first is None else (first, last)
-
-    def undecoded_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> list[ParkedEvent]:
-        names = {**of(checkpoint), "lane": lane, "limit": limit}
-        rows = self.connection.run("undecoded_items", names)
-        return [waiting_item(self.connection, row) for row in rows]
-
-    def renumber(self, checkpoint: Checkpoint, events: Mapping[int, RawEvent]) -> None:
-        with self.connection.transaction():
-            if not self.connection.run("hold", {"id": checkpoint.id, "epoch": checkpoint.epoch}):
-                raise fenced(checkpoint)
-            for id_, event in events.items():
-                names = {"id": id_, "stream": event.stream, "version": event.version}
-                self.connection.run("renumber_item", {**names, "event_type": event.type})
-
-    def is_resolved(
-        self, checkpoint: Checkpoint, stream: str, version: int, *, even_early: bool
-    ) -> bool:
-        names = {**of(checkpoint), "stream": stream, "version": version, "even_early": even_early}
-        return bool(self.connection.run("is_resolved", names))
-
-    def begin_feed(
-        self, checkpoint: Checkpoint, origin: str, position: int
-    ) -> tuple[str, Checkpoint]:
-        names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
-        with self.connection.transaction():
-            begin = {**names, "origin": origin, "position": position}
-            rows = self.connection.run("begin_feed", begin)
-            if rows:
-                return origin, Checkpoint(*rows[0])
-            self.connection.run("note_origin", {**names, "origin": origin})
-            rows = self.connection.run("read_origin", names)
-        if not rows:
-            raise fenced(checkpoint)
-        return str(rows[0][0]), checkpoint
-
-    def begin_feeds(self, projection: str, feeds: Mapping[str, tuple[str, int]]) -> None:
-        with self.connection.transaction():
-            if self.connection.run("has_begun", {"projection": projection}):
-                return
-            for feed, (origin, position) in feeds.items():
-                names = {"projection": projection, "feed": feed}
-                self.connection.run("open_checkpoint", names)
-                found = Checkpoint(*self.connection.run("read_checkpoint", names)[0])
-                begin = {"origin": origin, "position": position, "epoch": found.epoch}
-                self.connection.run("begin_feed", {**begin, "id": found.id})
+    @property
+    def foreign_versions(self) -> SqlForeignVersions:
+        return SqlForeignVersions(lambda: self.connection)
 
     def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
         names = {
@@ -245,7 +190,7 @@ class SqlSession:
     @contextmanager
     def transaction(self) -> Iterator[SqlTransaction]:
         with self.connection.transaction():
-            work = SqlTransaction(self.database, self.connection)
+            work = SqlTransaction(self.connection, self._advance)
             yield work
         if work.has_appended:
             self.database.announce()
@@ -259,9 +204,16 @@ class SqlSession:
                 if rows is not None:
                     work.write_rows(*rows)
                 return work.advance(checkpoint, to)
-        if not moved:
+        return self._moved(checkpoint, moved)
+
+    def _advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
+        """Moves the checkpoint on in the open transaction."""
+        return self._moved(checkpoint, self.connection.run("advance", advanced(checkpoint, to)))
+
+    def _moved(self, checkpoint: Checkpoint, rows: Sequence[Row]) -> Checkpoint:
+        if not rows:
             raise changed(self.connection, checkpoint)
-        return Checkpoint(*moved[0])
+        return Checkpoint(*rows[0])
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -324,10 +276,17 @@ def needs_reset(projection: str) -> ProjectionFaulted:
     )
 
 
-def waiting_item(connection: Connection, row: Row) -> ParkedEvent:
-    id_, status, next_attempt_at, retries, attempts, first_failed_at, history, *event, kept = row
-    (raw,) = connection.raw_events([tuple(event)])
-    failures = FailureHistory(
-        attempts, moment(first_failed_at), msgspec.json.decode(history, type=tuple[Attempt, ...])
-    )
-    return ParkedEvent(id_, status, moment(next_attempt_at), retries, raw, failures, kept)
+def advanced(checkpoint: Checkpoint, to: Advance) -> dict[str, Any]:
+    """A checkpoint's next value as the statement reads it."""
+    return {
+        "id": checkpoint.id,
+        "epoch": checkpoint.epoch,
+        "after": checkpoint.position,
+        "revision": checkpoint.revision,
+        "position": to.position,
+        "events": to.events,
+        "event_id": to.last_event_id,
+        "event_type": to.last_event_type,
+        "at": to.at,
+        "events_per_second": to.events_per_second,
+    }

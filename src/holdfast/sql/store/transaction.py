@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
-from uuid import UUID
 
-from holdfast.errors import Fenced, HoldfastError, Revised
-from holdfast.model.event import kept
+from holdfast.errors import Fenced, HoldfastError
 from holdfast.model.foreign_feed import DeadLetter
 from holdfast.model.lane import Lane
 from holdfast.model.row_type import Key, TableSpec
-from holdfast.model.sql_spec import JOURNAL_COLUMNS
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
-from holdfast.runtime.store.queue_items import FailedAttempt, FailureHistory, NewItem
+from holdfast.runtime.store.queue_items import FailedAttempt, NewItem
 from holdfast.runtime.store.transaction import HandlerTx, RowChanges
-from holdfast.sql.database import Connection, Database
-from holdfast.sql.store.checkpoints import changed, fenced, of
+from holdfast.sql.database import Connection
+from holdfast.sql.store.checkpoints import fenced, of
 from holdfast.sql.store.lane_rows import open_lane, wake_lanes, write_lanes
+from holdfast.sql.store.queue_rows import enqueue, fail_item
 from holdfast.sql.values import as_json
 
 
 class SqlTransaction:
     """A runner's open transaction."""
 
-    def __init__(self, database: Database, connection: Connection) -> None:
-        self._database, self._connection = database, connection
+    def __init__(
+        self,
+        connection: Connection,
+        advance: Callable[[Checkpoint, Advance], Checkpoint],
+    ) -> None:
+        self._connection, self._advance = connection, advance
         self.has_appended = False
         self._has_savepoint = False
 
@@ -67,56 +68,20 @@ class SqlTransaction:
         self._connection.delete_rows(table, keys)
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
-        rows = self._connection.run("advance", advanced(checkpoint, to))
-        if not rows:
-            raise changed(self._connection, checkpoint)
-        return Checkpoint(*rows[0])
+        return self._advance(checkpoint, to)
 
     def enqueue(self, checkpoint: Checkpoint, entries: Sequence[NewItem], at: datetime) -> set[int]:
-        names = of(checkpoint)
-        positions = [entry.event.position for entry in entries]
-        stretch = {"first": min(positions), "last": max(positions)}
-        rows = self._connection.run("queued_positions", names | stretch)
-        known = {row[0] for row in rows}
-        new = [entry for entry in entries if entry.event.position not in known]
-        self._connection.run_many("enqueue", [names | _item(entry) | {"at": at} for entry in new])
-        return {entry.event.position for entry in new}
+        return enqueue(self._connection, checkpoint, entries, at)
 
     def finish_items(self, ids: Sequence[int]) -> None:
         if ids:
             self._connection.run("finish_items", {"ids": as_json(ids)})
 
     def fail_item(self, failed: FailedAttempt, at: datetime) -> None:
-        names = {
-            "id": failed.id,
-            "status": failed.status,
-            "retries": failed.retries,
-            "next_attempt_at": failed.next_attempt_at,
-            "at": at,
-        }
-        self._connection.run("fail_item", names | _errors(failed.history))
+        fail_item(self._connection, failed, at)
 
     def move_item(self, item_id: int, lane: str) -> None:
         self._connection.run("move_item", {"id": item_id, "lane": lane})
-
-    def write_versions(self, checkpoint: Checkpoint, steps: Mapping[str, tuple[int, int]]) -> None:
-        previous, versions = zip(*steps.values(), strict=True)
-        columns = {"stream": list(steps), "previous": previous, "version": versions}
-        if self._connection.run_columns("write_versions", of(checkpoint), columns) != len(steps):
-            raise Revised(
-                f"streams of projection {checkpoint.projection!r} have moved on by another feed"
-            )
-
-    def write_seen(self, checkpoint: Checkpoint, ids: Mapping[UUID, int], *, keep: int) -> None:
-        # What came into the queue from elsewhere has no position here.
-        items = [
-            {"id": id_, "position": position if position > 0 else checkpoint.position}
-            for id_, position in ids.items()
-        ]
-        self._connection.run("write_seen", {**of(checkpoint), "events": as_json(items)})
-        until = checkpoint.position - keep
-        if until > 0:
-            self._connection.run("forget_seen", {**of(checkpoint), "until": until})
 
     def send(self, letter: DeadLetter) -> None:
         names = {
@@ -139,44 +104,3 @@ class SqlTransaction:
 
     def wake_lanes(self, checkpoint: Checkpoint, stream: str, at: datetime) -> Sequence[str]:
         return wake_lanes(self._connection, of(checkpoint), stream, at)
-
-
-def advanced(checkpoint: Checkpoint, to: Advance) -> dict[str, Any]:
-    """A checkpoint's next value as the statement reads it."""
-    return {
-        "id": checkpoint.id,
-        "epoch": checkpoint.epoch,
-        "after": checkpoint.position,
-        "revision": checkpoint.revision,
-        "position": to.position,
-        "events": to.events,
-        "event_id": to.last_event_id,
-        "event_type": to.last_event_type,
-        "at": to.at,
-        "events_per_second": to.events_per_second,
-    }
-
-
-def _item(entry: NewItem) -> dict[str, Any]:
-    """An entry as the statement reads it."""
-    return {
-        **{name: getattr(entry.event, name) for name in JOURNAL_COLUMNS},
-        "kept": kept(entry.event),
-        "lane": entry.lane,
-        "status": entry.status,
-        "next_attempt_at": entry.next_attempt_at,
-        **_errors(entry.history),
-    }
-
-
-def _errors(history: FailureHistory) -> dict[str, Any]:
-    last = history.last_attempts[-1] if history.last_attempts else None
-    return {
-        "attempts": history.attempts,
-        "first_failed_at": history.first_failed_at,
-        "last_failed_at": last.at if last else None,
-        "error_type": last.error_type if last else None,
-        "error_message": last.error_message if last else None,
-        "error_stacktrace": last.error_stacktrace if last else None,
-        "history": as_json(history.last_attempts),
-    }
