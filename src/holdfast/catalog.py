@@ -1,14 +1,124 @@
-"""The projections and sinks of an App, by name and by class."""
+"""The projections and sinks of an App, their settings, and how they are found by name or class."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 from holdfast.errors import ConfigError
-from holdfast.model.definition import Definition, SqlRanges
+from holdfast.model.compile_projection import CommonSettings, check_shards, compile_projection
+from holdfast.model.definition import Definition, Delivery, Foreign, Log, Mode, Outbox, SqlRanges
 from holdfast.model.event_types import EventTypes
-from holdfast.model.feed_names import MESSAGES
+from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.model.sql_spec import check_versions
+from holdfast.runtime.run.foreign_source import ForeignSource
+
+
+class SinkSettings(CommonSettings, total=False):
+    """Settings of `app.sink`, and of outbox delivery."""
+
+    concurrency: int
+    """How many lanes a process works on at once, for handlers that are slow: 8 by default."""
+    mode: Mode
+    """With "off", the queue fills and nobody works."""
+    keep_seconds: float
+    """How long an applied event stays in the queue to be looked at."""
+
+
+class ProjectionSettings(SinkSettings, total=False):
+    """Settings of `app.projection`."""
+
+    source: ForeignSource | None
+    """Where the events come from, if not from the journal: a `holdfast.kafka.KafkaSource`."""
+    strict: bool
+    """Makes an event type without a handler a fault, instead of passing it over."""
+    delivery: Literal["log", "outbox"]
+    """With "outbox", events are applied from the queue, where every append puts them."""
+    start: Literal["start", "now"]
+    """Whether an outbox on a journal that has events gets them, or only those that come."""
+    inline_seconds: float | None
+    """How long an append waits for its events to be applied at once, in its own process."""
+    shards: int
+    """How many runners share the streams when the projection begins; `reshard` changes it."""
+
+
+DEFAULTS: ProjectionSettings = {
+    "name": None,
+    "source": None,
+    "strict": False,
+    "poll": None,
+    "policy": None,
+    "mask": False,
+    "delivery": "log",
+    "concurrency": 8,
+    "mode": "live",
+    "start": "start",
+    "inline_seconds": None,
+    "keep_seconds": 0.0,
+    "shards": 1,
+}
+
+
+def delivery_of(settings: ProjectionSettings) -> Delivery:
+    """How events come to a projection with these settings; raises ConfigError if they are wrong."""
+    _check_names(settings, ProjectionSettings)
+    settings = {**DEFAULTS, **settings}
+    delivery, source, shards = settings["delivery"], settings["source"], settings["shards"]
+    if delivery not in ("log", "outbox"):
+        raise ConfigError(f"delivery is {delivery!r}; it is 'log' or 'outbox'")
+    if delivery == "outbox" and source is not None:
+        raise ConfigError("delivery='outbox' is for the journal, and not for a source")
+    outbox = outbox_of(settings)
+    if source is not None:
+        return Foreign(source.intake())
+    if delivery == "outbox":
+        return outbox
+    return Log() if shards == 1 else Log(shards)
+
+
+def outbox_of(settings: SinkSettings) -> Outbox:
+    """Outbox delivery with these settings; raises ConfigError if they are wrong."""
+    return Outbox(**_only(settings, Outbox.__dataclass_fields__))
+
+
+def definition_of(
+    cls: type, types: EventTypes, delivery: Delivery, settings: ProjectionSettings
+) -> Definition:
+    """The definition of a projection; raises ConfigError if class and settings don't fit."""
+    source = settings.get("source")
+    definition = compile_projection(
+        cls,
+        types=types,
+        strict=settings.get("strict", False),
+        delivery=delivery,
+        feed=JOURNAL if source is None else source.feed,
+        **_only(settings, CommonSettings.__annotations__),
+    )
+    check_shards(definition, settings.get("shards", 1))
+    return definition
+
+
+def sink_definition_of(cls: type, types: EventTypes, settings: SinkSettings) -> Definition:
+    """The definition of a sink; raises ConfigError if class and settings don't fit."""
+    _check_names(settings, SinkSettings)
+    return compile_projection(
+        cls,
+        types=types,
+        strict=True,  # A message that nobody handles is not passed over.
+        delivery=outbox_of(settings),
+        feed=MESSAGES,
+        **_only(settings, CommonSettings.__annotations__),
+    )
+
+
+def _only(settings: Mapping[str, Any], names: Mapping[str, Any]) -> Any:
+    return {name: value for name, value in settings.items() if name in names}
+
+
+def _check_names(settings: Mapping[str, Any], known: type) -> None:
+    names = known.__annotations__
+    for name in settings.keys() - names.keys():
+        raise TypeError(f"there is no setting {name!r}; the settings are {', '.join(names)}")
 
 
 class Catalog:

@@ -15,6 +15,7 @@ import holdfast.kafka
 import holdfast.sqlalchemy
 import holdfast.testing
 from holdfast import App, Backoff, Breaker, HoldfastError, Limits, Policy, Poll, RetryBudget
+from holdfast.catalog import DEFAULTS, ProjectionSettings
 from holdfast.cli import cli
 from holdfast.kafka import KafkaSource
 from tests.support.pages import ROOT, pages
@@ -95,12 +96,13 @@ def test_the_tree_of_errors_is_the_one_in_the_code() -> None:
 def settings() -> Iterator[tuple[str, str, Any]]:
     for heading, function in (
         ("App", App.__init__),
-        ("Projection", App.projection),
         ("KafkaSource", KafkaSource.__init__),
     ):
         for name, parameter in inspect.signature(function).parameters.items():
             if name not in ("self", "cls"):
                 yield heading, name, parameter.default
+    assert DEFAULTS.keys() == ProjectionSettings.__annotations__.keys()
+    yield from (("Projection", name, default) for name, default in DEFAULTS.items())
     for cls in (Poll, Backoff, Policy, Breaker, RetryBudget, Limits):
         for field in dataclasses.fields(cls):
             yield cls.__name__, field.name, getattr(cls(), field.name)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import App
-from holdfast import app as module
+from holdfast import assembly as module
 from holdfast.runtime.limits import LIMITS
 
 

@@ -7,7 +7,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from holdfast.errors import ConfigError
 from holdfast.model.definition import (
@@ -47,17 +47,27 @@ from holdfast.model.row_type import (
 from holdfast.model.sql_spec import SqlSpec, compile_sql
 
 
+class CommonSettings(TypedDict, total=False):
+    """Settings of every projection and sink."""
+
+    name: str | None
+    """By default the name of the class in snake case."""
+    poll: Poll | None
+    """How the feed is read."""
+    policy: Policy | None
+    """What follows when an event fails."""
+    mask: Callable[[str], str] | bool
+    """Keeps the text of errors out of the logs: True hides it, a function changes it."""
+
+
 def compile_projection(
     cls: type,
     *,
     types: EventTypes,
-    name: str | None = None,
     strict: bool = False,
-    poll: Poll | None = None,
-    policy: Policy | None = None,
-    mask: Callable[[str], str] | bool = False,
     delivery: Delivery | None = None,
     feed: str = JOURNAL,
+    **settings: Unpack[CommonSettings],
 ) -> Definition:
     """Compiles a projection class, or raises ConfigError."""
     if not (isinstance(cls, type) and issubclass(cls, Projection | TableProjection)):
@@ -66,7 +76,9 @@ def compile_projection(
             "TableProjection[Row] or Projection"
         )
     delivery = delivery or Log()
+    name = settings.get("name")
     name = snake_case(cls.__name__) if name is None else name
+    poll, policy, mask = settings.get("poll"), settings.get("policy"), settings.get("mask", False)
     where = f"projection {name!r}"
     check_identifier(name, where)
     try:

@@ -1,0 +1,204 @@
+"""The operators' verbs of an App: see what is wrong, and change it, with an audit."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from holdfast.assembly import Assembly
+from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted, WaitTimeout
+from holdfast.model.compile_projection import check_shards
+from holdfast.running import STOP_SECONDS
+from holdfast.runtime.shards.layout import ShardLayout
+from holdfast.runtime.shards.shard_worker import ShardWorker
+from holdfast.runtime.status import ProjectionStatus
+from holdfast.runtime.store.faults import fault_message
+from holdfast.runtime.store.queue_items import AuditRow
+from holdfast.sql.database import refuse_handlers
+from holdfast.sql.migrations import migrate
+from holdfast.sql.operate import lifecycle
+from holdfast.sql.operate import status as statuses
+from holdfast.sql.operate.explain import Reason, explain
+from holdfast.sql.store.audit import ChangedBy, read_audit
+
+
+class Operations(Assembly):
+    """What operators do with projections; an App has all of it."""
+
+    def status(self) -> list[ProjectionStatus]:
+        """How far each projection is, and what is wrong with it.
+
+        Lists what has ever run on this database; a registered projection appears with its first
+        run.
+        """
+        self._prepare()
+        return statuses.read_status(self._database, self._clock, self._heads())
+
+    def explain(self, projection: str | type) -> list[Reason]:
+        """Why a projection does not advance; the last reason says how much there is to do."""
+        definition = self._catalog.find(projection)
+        self._prepare()
+        heads = self._heads(definition.name)
+        return explain(self._database, self._clock, definition.name, definition.feed, heads)
+
+    def tables(self, projection: str | type) -> list[str]:
+        """The tables that a projection has made on this database, which a reset would clear."""
+        definition = self._catalog.find(projection)
+        self._prepare()
+        return lifecycle.owned_tables(self._database, definition)
+
+    def audit(self, projection: str | type | None = None, *, limit: int = 100) -> list[AuditRow]:
+        """What people have changed, the latest first: who, when, what and why."""
+        name = None if projection is None else self._catalog.find(projection).name
+        self._prepare()
+        return read_audit(self._database, name, limit)
+
+    def pause(self, projection: str | type, *, by: str, note: str | None = None) -> bool:
+        """Stops a projection's work until it is resumed; returns whether it was not paused before.
+
+        When this returns nothing more is committed, in whatever process it runs. It outlives
+        restarts.
+        """
+        definition = self._catalog.find(projection)
+        self._prepare()
+        return lifecycle.pause(self._database, definition, self._changed(by, note))
+
+    def resume(self, projection: str | type, *, by: str, note: str | None = None) -> bool:
+        """Lets a paused projection go on; returns whether it was paused."""
+        definition = self._catalog.find(projection)
+        self._prepare()
+        return lifecycle.resume(self._database, definition.name, self._changed(by, note))
+
+    def reset(
+        self, projection: str | type, *, by: str | None = None, note: str | None = None
+    ) -> list[str]:
+        """Clears a projection's tables, checkpoint and queue in one transaction.
+
+        Returns the tables. A worker that runs it now begins again at the first event. With `by`,
+        the audit has a row for it.
+        """
+        self._refuse_handlers("be reset")
+        definition = self._catalog.find_projection(projection, "be reset")
+        self._prepare()
+        change = None if by is None else self._changed(by, note)
+        return lifecycle.reset(self._database, definition, change)
+
+    def rewind(
+        self,
+        projection: str | type,
+        *,
+        by: str,
+        to: int | None = None,
+        note: str | None = None,
+    ) -> int:
+        """Goes back to a position, or without one to before the first skipped event.
+
+        Returns the position. Raises ConfigError, with the reason, where events that are applied
+        again would not leave the rows as they are.
+        """
+        definition = self._catalog.find_projection(projection, "be rewound")
+        self._prepare()
+        return lifecycle.rewind(self._database, definition, to, self._changed(by, note))
+
+    def forward(
+        self, projection: str | type, to: int, *, feed: str, by: str, note: str | None = None
+    ) -> None:
+        """Goes on from a later position of a partition; what is before it is never applied.
+
+        For records that are gone, such as by retention. Streams that miss some of their versions
+        then come to a gap.
+        """
+        definition = self._catalog.find(projection)
+        self._prepare()
+        source = self._sources.get(definition.name)
+        if source is not None and to > (head := source.heads().get(feed, 0)):
+            raise ConfigError(f"{feed} ends at offset {head}, so nothing is gone up to {to}")
+        lifecycle.forward(self._database, definition, feed, to, self._changed(by, note))
+
+    def reshard(
+        self,
+        projection: str | type,
+        *,
+        by: str,
+        shards: int | None = None,
+        note: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> int:
+        """Changes how many shards a projection has, while it runs or not; returns the number.
+
+        Without `shards`, it is what the code says. The present shards go on to the furthest
+        position that one of them has reached, and others begin there: nothing is lost, and nothing
+        is applied twice. Takes part in that itself. When it ends before (WaitTimeout, or a crash),
+        workers finish the change, or the next call does; the former number takes it back.
+        """
+        self._refuse_handlers("be resharded")
+        definition = self._catalog.find_projection(projection, "be resharded")
+        shards = definition.shards if shards is None else shards
+        check_shards(definition, shards)
+        if shards > 1 and definition.shards == 1:
+            raise ConfigError(
+                f"this code says nothing of shards, so that workers that run it would stop; "
+                f"register projection {definition.name!r} with shards={shards} first"
+            )
+        self._prepare()
+        if self._layouts.plan(definition, shards, self._changed(by, note)).next_shards is None:
+            return shards
+        worker = ShardWorker(definition, self._context(definition), self._layouts, changes=True)
+        supervisor = self._supervise([worker])
+        supervisor.start()
+        is_done = supervisor.join(timeout_seconds)
+        if not is_done:
+            supervisor.stop()
+            supervisor.join(STOP_SECONDS)
+        if self._layouts.layout(definition.name) == ShardLayout(shards):
+            return shards
+        name, now = definition.name, self._layouts.layout(definition.name)
+        back = f"holdfast reshard {name} --to {now.shards} takes it back"
+        if worker.fault is not None:
+            raise ProjectionFaulted(
+                f"{fault_message(name, worker.fault)}; the change to {shards} shards waits for "
+                f"that shard, and goes on when it does; {back}"
+            ) from worker.fault.error
+        if shards not in (now.shards, now.next_shards):
+            raise HoldfastError(
+                f"somebody else has changed projection {name!r} to "
+                f"{now.next_shards or now.shards} shards meanwhile"
+            )
+        raise WaitTimeout(
+            f"projection {name!r} is not in {shards} shards after {timeout_seconds} s; whoever "
+            f"runs it goes on with that, and so does the same command; {back}"
+        )
+
+    def depose(
+        self, projection: str | type, *, by: str | None = None, note: str | None = None
+    ) -> int:
+        """Takes a projection from the process that runs it, frozen or not; returns how many did.
+
+        With `by`, the audit has a row for it.
+        """
+        refuse_handlers(self._database, "a projection")
+        definition = self._catalog.find(projection)
+        self._prepare()
+        change = None if by is None else self._changed(by, note)
+        return lifecycle.depose(self._database, definition.name, change)
+
+    def migrate(self) -> int:
+        """Creates or updates holdfast's own tables; returns how many migrations ran.
+
+        Outbox projections and sinks are known to the database from then on.
+        """
+        ran = migrate(self._database)
+        self._prepare()
+        return ran
+
+    def _changed(self, by: str, note: str | None) -> ChangedBy:
+        refuse_handlers(self._database, "a projection")
+        return ChangedBy(by, self._clock.now(), note)
+
+    def _heads(self, projection: str | None = None) -> dict[tuple[str, str], int]:
+        """Where the feeds of foreign sources end, as far as that can be had."""
+        found: dict[tuple[str, str], int] = {}
+        for name, source in self._sources.items():
+            if projection in (None, name):
+                with suppress(HoldfastError):
+                    found |= {(name, feed): head for feed, head in source.heads().items()}
+        return found
