@@ -1,4 +1,4 @@
-"""holdfast keeps read models exactly right: projections for event-sourced Python."""
+"""holdfast keeps read models right: projections for event-sourced Python applications."""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from holdfast._public import *  # noqa: F403
     from holdfast._public import __all__ as __all__
 else:
-    # Loaded when they are used, so that the command line answers at once.
+    # Names are loaded on first use, so that the command line starts fast.
 
     def __getattr__(name: str) -> object:
         if name == "__all__" or not name.startswith("_"):

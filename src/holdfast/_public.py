@@ -1,4 +1,4 @@
-"""The names that `import holdfast` offers, loaded together when the first of them is used."""
+"""The public names of `import holdfast`, loaded together on first use of one of them."""
 
 from holdfast.app import App
 from holdfast.errors import (
