@@ -88,7 +88,7 @@ class Projection:
     which begins with the first use of `tx`; otherwise several events share one."""
 
     def lane(self, event: Event[Any]) -> str:
-        """The lane of an event; by default its stream. A lane keeps its order when an event fails."""
+        """The lane of an event; by default its stream. Lanes keep their order in failures."""
         return event.stream
 
 

@@ -108,21 +108,14 @@ class TableSpec:
         for index, column in enumerate(self.columns):
             values = columns[index]
             given = [v for v in values if v is not None] if column.optional else values
-            if not (
-                given and (pass_unchanged := BULK_CHECKS.get(column.kind)) and pass_unchanged(given)
-            ):
+            if not (given and (passes := BULK_CHECKS.get(column.kind)) and passes(given)):
                 try:
                     columns[index] = list(map(column.check, values))
                 except CHECK_ERRORS:
-                    raise next(filter(None, map(self._refusal, rows))) from None
+                    for row in rows:
+                        self.values(row)  # Raises an error that names the row.
+                    raise
         return columns
-
-    def _refusal(self, row: Any) -> ValueError | None:
-        try:
-            self.values(row)
-        except ValueError as error:
-            return error
-        return None
 
     def row(self, values: Sequence[Any]) -> Any:
         """A row made of stored values in column order."""
