@@ -1,4 +1,22 @@
-"""holdfast keeps read models exactly right: projections for event-sourced Python."""
+"""holdfast keeps read models exactly right: projections for event-sourced Python.
+
+app         App: register, append, run, wait, and what operators do
+catalog     the projections and sinks of an App
+running     projections in threads of the user's program
+model       what users declare
+runtime     the way of one event
+sql         the database: journal, store, queue, and what operators ask of it
+kafka       projections that read Kafka, and the journal published to Kafka
+webhook     a sink that posts to a URL
+sqlalchemy  SQLAlchemy in handlers
+metrics     metrics for OpenTelemetry and Prometheus
+logs        log records of signals
+cli         the `holdfast` command
+testing     helpers for tests of projections
+errors      every error that holdfast raises on purpose
+clock       the system clock
+threads     blocking functions, to be awaited
+"""
 
 from typing import TYPE_CHECKING
 
