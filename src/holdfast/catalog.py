@@ -12,7 +12,7 @@ from holdfast.model.sql_spec import check_versions
 
 
 class Catalog:
-    """What is registered on an App."""
+    """The projections and sinks that are registered on an App."""
 
     def __init__(self) -> None:
         self._definitions: dict[str, Definition] = {}
@@ -26,7 +26,7 @@ class Catalog:
         return tuple(self._definitions)
 
     def add(self, cls: type, definition: Definition) -> None:
-        """Adds a projection, unless its name or one of its tables is taken."""
+        """Adds a projection; raises ConfigError if its name or one of its tables is taken."""
         if definition.name in self._definitions:
             raise ConfigError(
                 f"two projections are named {definition.name!r}; "
@@ -42,7 +42,7 @@ class Catalog:
         self._classes[cls] = definition.name
 
     def check(self, types: EventTypes) -> None:
-        """Raises ConfigError if event types and projections don't go together."""
+        """Raises ConfigError if event types and projections don't fit."""
         types.check()
         for definition in self:
             if isinstance(definition.kind, SqlRanges):
@@ -57,7 +57,7 @@ class Catalog:
         return self._definitions[name]
 
     def find_projection(self, projection: str | type, what: str) -> Definition:
-        """The same, where a sink will not do, because its messages are in no journal."""
+        """A projection; raises ConfigError for a sink, whose messages are in no journal."""
         definition = self.find(projection)
         if definition.feed == MESSAGES:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""The clock of the real world. The core gets it passed in."""
+"""The system clock."""
 
 from __future__ import annotations
 

@@ -47,10 +47,10 @@ def test_what_is_added_counts_at_once_and_stays_when_it_is_committed() -> None:
     lanes.add(entry(2, status="pending"))
     assert lanes
     assert lanes.get("a") == Lane(2, at(5))
-    assert lanes.begun() == {"a": Lane(2, at(5))}
+    assert lanes.changed() == {"a": Lane(2, at(5))}
     lanes.commit()
     assert lanes.get("a") == Lane(2, at(5))
-    assert lanes.begun() == {}
+    assert lanes.changed() == {}
 
 
 def test_a_roll_back_leaves_what_was_committed() -> None:

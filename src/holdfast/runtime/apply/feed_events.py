@@ -197,7 +197,7 @@ class FeedEvents:
             for lane in opened.woken_lanes:
                 leadership.lanes.wake(lane, advance.at)
             if items or opened.woken_lanes:
-                transaction.write_lanes(checkpoint, leadership.lanes.begun())
+                transaction.write_lanes(checkpoint, leadership.lanes.changed())
         return checkpoint
 
     def _run_fast_path(

@@ -44,7 +44,7 @@ class SqlRangeEvents:
             if items:
                 added = transaction.enqueue(checkpoint, items, advance.at)
                 leadership.lanes.discount(i for i in items if i.event.position not in added)
-                transaction.write_lanes(checkpoint, leadership.lanes.begun())
+                transaction.write_lanes(checkpoint, leadership.lanes.changed())
         leadership.lanes.commit()
         outcome = leadership.committed(checkpoint, ())
         outcome.new_items = items
