@@ -1,4 +1,24 @@
-"""holdfast keeps read models right: projections for event-sourced Python applications."""
+"""holdfast keeps read models exactly right: projections for event-sourced Python.
+
+app         App: register, append, run, wait
+operations  what operators do
+assembly    a database with its sessions, feeds and workers put together
+catalog     the projections and sinks of an App, and their settings
+running     projections in threads of the user's program
+model       what users declare
+runtime     the way of one event
+sql         the database: journal, store, queue, and what operators ask of it
+kafka       projections that read Kafka, and the journal published to Kafka
+webhook     a sink that posts to a URL
+sqlalchemy  SQLAlchemy in handlers
+metrics     metrics for OpenTelemetry and Prometheus
+logs        log records of signals
+cli         the `holdfast` command
+testing     helpers for tests of projections
+errors      every error that holdfast raises on purpose
+clock       the system clock
+threads     blocking functions, to be awaited
+"""
 
 from typing import TYPE_CHECKING
 

@@ -122,7 +122,7 @@ def _check_names(settings: Mapping[str, Any], known: type) -> None:
 
 
 class Catalog:
-    """What is registered on an App."""
+    """The projections and sinks that are registered on an App."""
 
     def __init__(self) -> None:
         self._definitions: dict[str, Definition] = {}
@@ -136,7 +136,7 @@ class Catalog:
         return tuple(self._definitions)
 
     def add(self, cls: type, definition: Definition) -> None:
-        """Adds a projection, unless its name or one of its tables is taken."""
+        """Adds a projection; raises ConfigError if its name or one of its tables is taken."""
         if definition.name in self._definitions:
             raise ConfigError(
                 f"two projections are named {definition.name!r}; "
@@ -152,7 +152,7 @@ class Catalog:
         self._classes[cls] = definition.name
 
     def check(self, types: EventTypes) -> None:
-        """Raises ConfigError if event types and projections don't go together."""
+        """Raises ConfigError if event types and projections don't fit."""
         types.check()
         for definition in self:
             if isinstance(definition.kind, SqlRanges):
@@ -167,7 +167,7 @@ class Catalog:
         return self._definitions[name]
 
     def find_projection(self, projection: str | type, what: str) -> Definition:
-        """The same, where a sink will not do, because its messages are in no journal."""
+        """A projection; raises ConfigError for a sink, whose messages are in no journal."""
         definition = self.find(projection)
         if definition.feed == MESSAGES:
             raise ConfigError(

@@ -6,23 +6,24 @@ HoldfastError
 ├── AppendError            an append was refused; nothing was written
 │   └── ConcurrencyError   the stream is not at the expected version
 ├── PayloadError           a payload can't be encoded or decoded
-├── StoreUnavailable       the database is away, full or refuses work
+├── StoreUnavailable       the database is away, full, or refuses work
 │   └── StoreConflict      a deadlock or serialisation failure: the same work may succeed now
-├── Fenced                 another runner has taken over; this one changed nothing
+├── Fenced                 another runner has taken over; nothing was changed
 ├── ProjectionFaulted      a projection has stopped at an event
-└── WaitTimeout            the projection did not get there in time
+└── WaitTimeout            the projection did not reach the position in time
 
-Control flow, which ends inside of holdfast:
+Control flow between the parts of holdfast:
 
 HoldfastError
-├── LayoutChanged            a projection has other shards by now than its runner thinks
-└── ProjectionPaused             the projection is paused, and there is nobody to wait for its end
-
+├── LayoutChanged          the projection's number of shards has changed
+└── ProjectionPaused       the projection is paused, and a catch-up does not wait for its end
 Exception
-├── Revised                an operator has changed something: look again
-├── ShardRequested                  another process has asked for the shard
+├── Revised                an operator has changed the projection: read its state again
+├── ShardRequested         another process has asked for the shard
 ├── RolledBack             the database has rolled the transaction back
 └── TransactionEnded       a handler has ended the transaction
+
+Modules with errors of their own: model/failure, model/foreign_feed, webhook, kafka and the runtime.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ class PayloadError(HoldfastError):
 class StoreUnavailable(HoldfastError):
     """The database is away, full, or refuses work. No event is to blame.
 
-    `connection_lost` tells a cut connection from a full disk or a lock: an event whose handler
-    cuts the connection again and again is to blame after all.
+    `connection_lost`: the connection was cut. If the same event's handler cuts it repeatedly, the
+    event is to blame after all.
     """
 
     def __init__(self, message: str, *, connection_lost: bool = False) -> None:
@@ -79,11 +80,11 @@ class StoreUnavailable(HoldfastError):
 
 
 class StoreConflict(StoreUnavailable):
-    """A deadlock or a serialisation failure: the same work may succeed when tried again."""
+    """A deadlock or a serialisation failure: the same work may succeed when it is tried again."""
 
 
 class Fenced(HoldfastError):
-    """Another runner has taken over this projection; this one changed nothing."""
+    """Another runner has taken over the projection; nothing was changed."""
 
 
 class ProjectionFaulted(HoldfastError):
@@ -95,24 +96,24 @@ class WaitTimeout(HoldfastError):
 
 
 class TransactionEnded(Exception):
-    """A handler has ended the transaction: its rows may be in without the checkpoint."""
+    """A handler has ended the transaction: its rows may be committed without the checkpoint."""
 
 
 class RolledBack(Exception):
-    """The database has rolled the whole transaction back; nothing of it is in."""
+    """The database has rolled the whole transaction back; nothing of it is committed."""
 
 
 class Revised(Exception):
-    """A person has changed something about the projection: look again. Nothing was written."""
+    """An operator has changed the projection: read its state again. Nothing was written."""
 
 
 class LayoutChanged(HoldfastError):
-    """A projection has other shards by now than its runner thinks."""
+    """The projection's number of shards has changed since its runner started."""
 
 
 class ProjectionPaused(HoldfastError):
-    """The projection is paused, and there is nobody to wait for its end."""
+    """The projection is paused, and a catch-up does not wait for its end."""
 
 
 class ShardRequested(Exception):
-    """Another process has asked for the shard, and has fewer."""
+    """Another process, which runs fewer shards, has asked for the shard."""

@@ -77,7 +77,7 @@ def _log(level: int, text: str, signal: Signal) -> None:
 
 
 def _loggable(value: Any) -> Any:
-    """The value; a text on one line, with characters escaped that a log can't hold."""
+    """The value; a text is on one line, without control characters."""
     if not isinstance(value, str) or value.isprintable():
         return value
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)

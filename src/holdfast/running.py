@@ -1,4 +1,4 @@
-"""Projections inside a program of one's own: between enter and exit they run in threads."""
+"""Projections that run in threads of the user's own program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.sql.forks import at_fork
 from holdfast.threads import in_thread
 
 STOP_SECONDS = 30.0
-"""How long a stop waits for handlers to return. What they had begun is not committed then."""
+"""Maximum time that a stop waits for handlers. A transaction that lasts longer is rolled back."""
 
 
 class Running:
@@ -62,5 +62,5 @@ class Running:
         await in_thread(self.__exit__, exc_type, exc, traceback)
 
     def _forked(self) -> None:
-        """In the child of a fork no projection runs."""
+        """In a forked child no projection runs."""
         self._supervisor = None

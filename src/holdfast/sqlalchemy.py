@@ -93,7 +93,7 @@ def _engine(url: str, *_database: Any, **options: Any) -> Engine:
 
 def _lend() -> Any:
     raw = _lent.get(None)
-    if raw is None:  # SQLAlchemy has seen the connection break, and wants another one.
+    if raw is None:  # The connection was lost, and SQLAlchemy wants another one.
         raise HoldfastError("the connection of the handler was lost")
     return raw
 

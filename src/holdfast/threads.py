@@ -1,4 +1,4 @@
-"""Blocking functions, for those who await them."""
+"""Blocking functions, to be awaited."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Calls a function on a thread of the event loop's, in the caller's context."""
-    # Here, because it takes longer to load than all the rest: whoever awaits has it already.
+    """Calls a function on a thread of the event loop, in the caller's context."""
+    # asyncio takes longer to import than holdfast; a program that awaits has imported it.
     from asyncio import to_thread
 
     return await to_thread(function, *args, **kwargs)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import App, Event, TableProjection, on
-from holdfast.model.column_values import in_order
+from holdfast.model.column_values import in_jsonb_order
 from tests.support.sql import execute
 
 KEYS = st.characters(codec="utf-8", exclude_characters="\0")
@@ -88,4 +88,4 @@ def test_objects_have_their_keys_as_postgresql_keeps_them(
     with psycopg.connect(shared_postgres_url) as connection:
         stored = connection.execute("SELECT CAST(%s AS jsonb)", (json.dumps(value),)).fetchone()
     assert stored is not None
-    assert json.dumps(stored[0]) == json.dumps(in_order(value))
+    assert json.dumps(stored[0]) == json.dumps(in_jsonb_order(value))

@@ -331,7 +331,7 @@ def test_errors_without_a_text_can_be_judged(court: Callable[..., Court]) -> Non
     here = court(Policy(on_error=raise_mute))
     verdict = here.ask(event_at(1), Mute())
     assert isinstance(verdict, GiveUp)
-    assert "Mute: (its text can't be had: RuntimeError)" in str(verdict.error)
+    assert "Mute: (no message: str() raised RuntimeError)" in str(verdict.error)
 
 
 # Breaker

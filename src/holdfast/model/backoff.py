@@ -1,4 +1,4 @@
-"""Backoff: how often and how fast an event is tried again."""
+"""Backoff: the number of attempts at an event, and the pauses between them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from typing import Self
 
 from holdfast.errors import ConfigError
-from holdfast.model import validate as settings
+from holdfast.model import validate
 from holdfast.model.failure import Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How retries behave: attempts, the pauses between them, and how long one may take.
+    """The number of attempts, the pauses between them, and the time limit of each.
 
     The pause after attempt n is `delay_seconds * multiplier ** (n - 1) + step_seconds * (n - 1)`,
     at most `max_delay_seconds`, then shortened by a random share of up to `jitter` (0 to 1).
     `schedule` computes the pause from the failure instead; cap and jitter still apply.
 
-    `max_attempts` counts the first attempt too; None is unlimited. `timeout_seconds` limits every
-    attempt: an async handler is cancelled, a def handler's SQL is cancelled, and other code of a
-    def handler, which nothing can stop, fails when it returns.
+    `max_attempts` counts the first attempt too; None is unlimited. `timeout_seconds` limits each
+    attempt: an async handler is cancelled, and so is the SQL of a def handler. Other code of a def
+    handler can't be stopped; its attempt fails when it returns.
     """
 
     max_attempts: int | None = 3
@@ -36,12 +36,12 @@ class Backoff:
     schedule: Callable[[Failure], float] | None = None
 
     def __post_init__(self) -> None:
-        settings.counting_or_none(self, "max_attempts", "no limit")
-        settings.positive(self, "delay_seconds", "max_delay_seconds", "multiplier")
-        settings.positive_or_none(self, "timeout_seconds")
-        settings.fraction(self, "jitter")
-        settings.function_or_none(self, "schedule")
-        settings.not_negative(self, "step_seconds")
+        validate.counting_or_none(self, "max_attempts", "no limit")
+        validate.positive(self, "delay_seconds", "max_delay_seconds", "multiplier")
+        validate.positive_or_none(self, "timeout_seconds")
+        validate.fraction(self, "jitter")
+        validate.function_or_none(self, "schedule")
+        validate.not_negative(self, "step_seconds")
         if self.multiplier < 1:
             raise ConfigError(f"Backoff.multiplier is {self.multiplier}; it must be 1 or more")
         if self.max_delay_seconds < self.delay_seconds:

@@ -1,4 +1,4 @@
-"""The kinds of values that columns hold, and how a value is checked before it is stored."""
+"""The kinds of column values, and the check of a value before it is stored."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ ColumnKind = Literal[
     "str", "int", "float", "bool", "Decimal", "date", "datetime", "UUID", "bytes", "JSON"
 ]
 
-REFUSALS = (TypeError, ValueError, OverflowError)
-"""What a check raises for a value that its column can't hold."""
+CHECK_ERRORS = (TypeError, ValueError, OverflowError)
+"""The errors that a check raises for a value that its column can't hold."""
 
 MIN_INT, MAX_INT = -(2**63), 2**63 - 1
+"""Minimum and maximum of an int column."""
 
 KINDS: dict[type, ColumnKind] = {
     str: "str",
@@ -52,11 +53,11 @@ def _str(value: Any) -> str:
         raise ValueError("text with a NUL character can't be stored")
     if not _is_unicode(value):
         raise ValueError("text that is not valid Unicode can't be stored")
-    return str.__str__(value)  # A plain str, also from an enum of strings.
+    return str.__str__(value)  # A plain str, even for an enum of strings.
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether there is no half of a surrogate pair in a text."""
+    """Whether a text has no half of a surrogate pair."""
     if text.isascii():
         return True
     try:
@@ -90,7 +91,7 @@ def _decimal(value: Any) -> Decimal:
 
 
 def decimal_key(value: Any) -> Decimal:
-    """Equal numbers in one form, so that they are one key: 1.50 is 1.5."""
+    """The normal form of a number, so that equal numbers are one key: 1.50 is 1.5."""
     text = f"{_decimal(value):f}"
     if "." in text:
         text = text.rstrip("0").rstrip(".")
@@ -107,14 +108,14 @@ def _datetime(value: Any) -> datetime:
 
 
 def json_checks(annotation: Any) -> tuple[Callable[[Any], str], Callable[[Any], Any]]:
-    """How JSON of this type is checked: to the text to store, and to the value loaded from it."""
+    """Two checks of JSON of this type: to the text to store, and to the value loaded from it."""
     decode = msgspec.json.Decoder(annotation).decode
 
     def checked(value: Any) -> tuple[str, Any]:
         text = msgspec.json.encode(value).decode()
         if "\\u0000" in text and _NUL_IN_JSON.search(text):
             raise ValueError("text with a NUL character can't be stored")
-        loaded = in_order(decode(text)) if "{" in text else decode(text)
+        loaded = in_jsonb_order(decode(text)) if "{" in text else decode(text)
         if "null" in text and (lost := loss(value, loaded, numbers_only=True)):
             raise ValueError(lost)
         return text, loaded
@@ -122,33 +123,33 @@ def json_checks(annotation: Any) -> tuple[Callable[[Any], str], Callable[[Any], 
     return lambda value: checked(value)[0], lambda value: checked(value)[1]
 
 
-def in_order(value: Any) -> Any:
-    """JSON whose objects have their keys as PostgreSQL's jsonb keeps them: the short ones first.
+def in_jsonb_order(value: Any) -> Any:
+    """JSON with keys in the order of PostgreSQL's jsonb: short ones first.
 
-    So what a handler finds does not depend on whether a row was loaded since.
+    So a handler finds the same order in a cached row and in a loaded one.
     """
     if type(value) is list:
-        return [in_order(item) for item in value] if _holds_more(value) else value
+        return [in_jsonb_order(item) for item in value] if _has_containers(value) else value
     if type(value) is not dict:
         return value
     if all(type(key) is str and key.isascii() for key in value):
         keys = sorted(sorted(value), key=len)
     else:
-        keys = sorted(value, key=_place)
-    return {key: in_order(value[key]) for key in keys}
+        keys = sorted(value, key=_jsonb_rank)
+    return {key: in_jsonb_order(value[key]) for key in keys}
 
 
-def _holds_more(values: Sequence[Any]) -> bool:
+def _has_containers(values: Sequence[Any]) -> bool:
     return not {dict, list}.isdisjoint(map(type, values))
 
 
-def _place(key: Any) -> tuple[int, bytes]:
+def _jsonb_rank(key: Any) -> tuple[int, bytes]:
     text = key.encode() if isinstance(key, str) else msgspec.json.encode({key: 0})
     return len(text), text
 
 
 _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-"""The escape of a NUL, and not an escaped backslash before a harmless u0000."""
+"""The escape of a NUL, but not an escaped backslash before u0000."""
 
 
 def _are(cls: type) -> Callable[[Sequence[Any]], bool]:
@@ -172,7 +173,7 @@ def _are_moments(values: Sequence[Any]) -> bool:
     return set(map(type, values)) == {datetime} and {value.tzinfo for value in values} == {UTC}
 
 
-ARE_PLAIN: dict[ColumnKind, Callable[[Sequence[Any]], bool]] = {
+BULK_CHECKS: dict[ColumnKind, Callable[[Sequence[Any]], bool]] = {
     "str": _are_texts,
     "int": _are_ints,
     "bool": _are(bool),
@@ -181,7 +182,7 @@ ARE_PLAIN: dict[ColumnKind, Callable[[Sequence[Any]], bool]] = {
     "UUID": _are(UUID),
     "bytes": _are(bytes),
 }
-"""Whether many values would all pass their check unchanged; far quicker than one at a time."""
+"""Whether all values would pass their check unchanged; far quicker than checking each."""
 
 CHECKS: dict[ColumnKind, Callable[[Any], Any]] = {
     "str": _str,
@@ -194,4 +195,4 @@ CHECKS: dict[ColumnKind, Callable[[Any], Any]] = {
     "UUID": _exactly(UUID),
     "bytes": _exactly(bytes),
 }
-"""Of every kind but JSON, whose check depends on the annotation."""
+"""The check of each kind but JSON, whose check depends on the annotation."""

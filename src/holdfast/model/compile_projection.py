@@ -1,4 +1,4 @@
-"""Compiles a projection class: everything that is wrong with it is a ConfigError now."""
+"""Compiles a projection class to a Definition; raises ConfigError for what is wrong with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, Unpack
 
 from holdfast.errors import ConfigError
@@ -34,7 +34,7 @@ from holdfast.model.projection import (
     Publisher,
     SqlProjection,
     TableProjection,
-    marks_of,
+    handled_types,
 )
 from holdfast.model.row_type import (
     CHANGES_COLUMN,
@@ -114,7 +114,7 @@ def compile_projection(
 def _kind(
     instance: Projection | TableProjection[Any],
     sql: SqlSpec | None,
-    tables: dict[str, str | TableSpec],
+    tables: Mapping[str, str | TableSpec],
 ) -> Kind:
     if isinstance(instance, TableProjection):
         (table,) = tables.values()
@@ -141,7 +141,7 @@ def _default_poll(instance: Projection | TableProjection[Any], delivery: Deliver
 
 
 def _check_kind(definition: Definition, where: str) -> None:
-    """Raises ConfigError if a projection's kind can't be delivered in the way it asks for."""
+    """Raises ConfigError if a projection's kind and delivery don't fit."""
     kind, delivery = definition.kind, definition.delivery
     if isinstance(kind, SqlRanges) and (definition.strict or isinstance(delivery, Foreign)):
         raise ConfigError(
@@ -219,14 +219,10 @@ def _policies(policy: Policy, types: EventTypes) -> dict[str, Policy]:
 
 def _mask(mask: Callable[[str], str] | bool, where: str) -> Callable[[str], str] | None:
     if isinstance(mask, bool):
-        return _hidden if mask else None
+        return (lambda _: "(masked)") if mask else None
     if not callable(mask):
         raise ConfigError(f"{where}: mask is {mask!r}; give True, or a function from text to text")
     return mask
-
-
-def _hidden(_: str) -> str:
-    return "(masked)"
 
 
 def snake_case(name: str) -> str:
@@ -242,7 +238,7 @@ def _handlers(
 ) -> tuple[dict[str, Handler], Handler | None]:
     found: dict[str, Handler] = {}
     for attribute in dir(type(instance)):
-        for item in _handler_marks(instance, attribute, where):
+        for item in _handled_types(instance, attribute, where):
             if isinstance(item, type) and not is_event_class(item):
                 raise ConfigError(
                     f"{where}: handler {attribute!r} is for {item.__qualname__}, which can't be an "
@@ -255,7 +251,7 @@ def _handlers(
     if sql is not None:
         if found:
             raise ConfigError(f"{where}: a SqlProjection has no handlers; derive from Projection")
-        # Statements take the place of handlers, on the connection of each runner.
+        # Statements replace the handlers, on the connection of each runner.
         found = dict.fromkeys(sql.types or (CATCH_ALL,), _not_called)
     if not found:
         raise ConfigError(f"{where} has no handlers; mark its methods with @on(…)")
@@ -266,25 +262,25 @@ def _not_called(*_: object) -> None:
     raise AssertionError("a SqlProjection has statements")
 
 
-def _handler_marks(
+def _handled_types(
     instance: Projection | TableProjection[Any], attribute: str, where: str
 ) -> tuple[type | str, ...]:
-    """What a handler is for; raises for one that would never be called, or never run."""
+    """The types given to a handler's @on; raises ConfigError if it would never be called or run."""
     function = inspect.getattr_static(type(instance), attribute)
     where = f"{where}: handler {attribute!r}"
-    marks = marks_of(function)
+    types = handled_types(function)
     if not inspect.isfunction(function):
-        if marks:
+        if types:
             raise ConfigError(f"{where} must be a method, not a {type(function).__name__}")
         return ()
-    if not marks:
-        if any(marks_of(vars(base).get(attribute)) for base in type(instance).__mro__):
+    if not types:
+        if any(handled_types(vars(base).get(attribute)) for base in type(instance).__mro__):
             raise ConfigError(f"{where} replaces one that is marked; mark it with @on(…) as well")
         return ()
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{where} is a generator and would never run; leave yield out of it")
     _check_arguments(instance, function, where)
-    return marks
+    return types
 
 
 def _check_arguments(

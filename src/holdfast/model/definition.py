@@ -1,7 +1,6 @@
-"""A projection class, checked and compiled: what the runtime needs to know of it.
+"""A projection class, checked and compiled for the runtime.
 
-`kind` says how its events are applied, `delivery` how they reach it. Both are closed unions: where
-things are built by them, a `match` ends with `assert_never`.
+`kind` says how its events are applied, `delivery` how they reach it. Both are closed unions.
 """
 
 from __future__ import annotations
@@ -70,10 +69,10 @@ class Log:
 class Outbox:
     """Relays take events from the queue, where each append puts them.
 
-    `concurrency`: the number of lanes that a process works on at once. `start`: whether a
-    projection on a journal with events gets them too. `inline_seconds`: how long an append waits
-    for its events to be applied in its own process. `keep_seconds`: how long an applied event stays
-    in the queue to be looked at.
+    `concurrency`: maximum of lanes that a process works on at once. `start`: whether a new
+    projection gets the journal's earlier events too. `inline_seconds`: maximum time that an append
+    waits until its events are applied in its own process. `keep_seconds`: time for which an applied
+    event stays in the queue.
     """
 
     concurrency: int = 8
@@ -99,7 +98,7 @@ class Outbox:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A runner for each feed that other systems write."""
+    """One runner for each feed that another system writes."""
 
     feed: ForeignFeed
 
@@ -109,7 +108,7 @@ Delivery = Log | Outbox | Foreign
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A projection, compiled. `feed` is the name of the feed, or of the first one of several."""
+    """A projection, compiled. `feed` is the name of its feed, or of the first of several."""
 
     name: str
     kind: Kind
@@ -135,7 +134,7 @@ class Definition:
         return any(policy.backoff.timeout_seconds is not None for policy in policies)
 
     def masked(self, text: str) -> str:
-        """An error's text as logs may show it."""
+        """The text of an error, as logs may show it."""
         if self.mask is None:
             return text
         try:
@@ -145,17 +144,17 @@ class Definition:
 
     @property
     def shards(self) -> int:
-        """The number of shards that the code asks for."""
+        """The number of shards that the code declares."""
         return self.delivery.shards if isinstance(self.delivery, Log) else 1
 
     @property
     def foreign(self) -> ForeignFeed | None:
-        """What other systems' feed is worth, or None for the journal and for messages."""
+        """The feed of another system; None for the journal and for messages."""
         return self.delivery.feed if isinstance(self.delivery, Foreign) else None
 
     @property
     def lanes_are_streams(self) -> bool:
-        """Whether an event's lane is its stream, and not what a `key` or `lane` method says."""
+        """Whether an event's lane is its stream: the class has no `key` or `lane` of its own."""
         cls = type(self.kind.projection)
         if issubclass(cls, TableProjection):
             return cls.key is TableProjection.key
@@ -163,7 +162,7 @@ class Definition:
 
     @property
     def calls_out(self) -> bool:
-        """Whether its handlers call other systems, and may take long at any time."""
+        """Whether its handlers call other systems, and may take long."""
         if self.feed == MESSAGES:
             return True
         return isinstance(self.kind, Handle) and self.kind.projection.calls_out
@@ -173,7 +172,7 @@ class Definition:
         return event_type in self.handlers or self.catch_all is not None
 
     def handler_of(self, event_type: str) -> Handler | None:
-        """The handler for an event type; None passes the event over."""
+        """The handler for an event type; None if the event is passed over."""
         handler = self.handlers.get(event_type, self.catch_all)
         if handler is None and self.strict:
             raise ConfigError(
@@ -184,9 +183,9 @@ class Definition:
 
 
 def lane_of(definition: Definition, types: EventTypes, event: RawEvent) -> str:
-    """The lane whose order an event belongs to, or an unknown one where that can't be computed.
+    """The lane of an event, or the unknown lane of its stream if it can't be computed.
 
-    Raises ConfigError if `lane` returns what can't be a lane's name.
+    Raises ConfigError if `lane` returns something that can't be a lane's name.
     """
     if definition.lanes_are_streams:
         return event.stream

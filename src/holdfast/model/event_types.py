@@ -1,7 +1,6 @@
-"""Event types by name, and the way of a payload to JSON text and back.
+"""Event types by name; encoding and decoding of payloads.
 
-What is appended is read back before it is written: a payload that could not be decoded later is
-refused now.
+An encoded payload is decoded again before it is appended, so that every stored one can be decoded.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ C = TypeVar("C", bound=type)
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 decode_json: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
-"""JSON text to plain values."""
+"""Decodes JSON text to plain values."""
 
 VERSION_KEY = "schema_version"
-"""Where an event's metadata carries its payload's version; absent means 1."""
+"""Key of the payload's version in an event's metadata; absent means 1."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,14 +56,14 @@ class EventTypes:
         self._by_name: dict[str, _EventType] = {}
         self._by_class: dict[type, _EventType] = {}
         self._direct: dict[str, Callable[[str], Any]] = {}
-        """Types whose payloads have never had another version."""
+        """Decoders of the types whose payloads have only one version."""
 
     def register(self, cls: C, *, name: str | None = None, version: int = 1) -> C:
         """Stores instances of `cls` under `name` (its own name by default), payload `version`.
 
         Registering the same class under the same name again changes nothing.
         """
-        name = check_type(cls.__name__ if name is None else name, refusal=ConfigError)
+        name = check_type(cls.__name__ if name is None else name, error=ConfigError)
         if version < 1:
             raise ConfigError(f"event type {name!r}: version is {version}; versions start at 1")
         known = self._by_class.get(cls)
@@ -96,7 +95,7 @@ class EventTypes:
         """
 
         def add(function: Upcaster) -> Upcaster:
-            entry = self._entry(check_type(name, refusal=ConfigError))
+            entry = self._entry(check_type(name, error=ConfigError))
             if from_version in entry.upcasters:
                 raise ConfigError(
                     f"event type {name!r} already has an upcaster from version {from_version}"
@@ -153,7 +152,7 @@ class EventTypes:
     def decode(self, raw: RawEvent) -> Event[Any]:
         """Decodes an event's payload into its registered class, or into a dict."""
         decode = self._direct.get(raw.type)
-        metadata: Mapping[str, Any] = {}  # The handler's own: what it does with it is no other's.
+        metadata: Mapping[str, Any] = {}  # A new dict, because a handler may change it.
         if decode is None:
             data, metadata = self._read(raw)
         else:
@@ -162,7 +161,7 @@ class EventTypes:
                 if raw.metadata != "{}":
                     metadata = decode_json(raw.metadata)
             except Exception:
-                data, metadata = self._read(raw)  # It says what is wrong.
+                data, metadata = self._read(raw)  # Raises a PayloadError that names the event.
         return StoredEvent(
             raw.position,
             raw.stream,
@@ -175,7 +174,7 @@ class EventTypes:
         )
 
     def _read(self, raw: RawEvent) -> tuple[Any, Mapping[str, Any]]:
-        """The payload and the metadata of any event; raises PayloadError."""
+        """The payload and the metadata of an event of any type; raises PayloadError."""
         entry = self._by_name.get(raw.type)
         try:
             metadata = {} if raw.metadata == "{}" else decode_json(raw.metadata)
@@ -191,7 +190,7 @@ class EventTypes:
             ) from error
 
     def upcast_types(self) -> set[str]:
-        """Types of which payloads of older versions may be stored."""
+        """Types that may have stored payloads of older versions."""
         return {e.name for e in self._by_name.values() if e.version > 1 or e.upcasters}
 
     def check(self) -> None:
@@ -235,9 +234,9 @@ class EventTypes:
 
 
 def encode_metadata(metadata: Mapping[str, Any] | None, *, schema_version: int) -> str:
-    """Metadata as JSON text, with the payload's version where it is not 1.
+    """Metadata as JSON text, with the payload's version if it is not 1.
 
-    A version in `metadata` is another event's, handed on with the rest, and is left out.
+    A version in `metadata` was copied from another event, and is left out.
     """
     plain = plain_json(metadata or {}, what="metadata")
     plain.pop(VERSION_KEY, None)
@@ -247,7 +246,7 @@ def encode_metadata(metadata: Mapping[str, Any] | None, *, schema_version: int) 
 
 
 def plain_json(value: Mapping[str, Any], *, what: str) -> dict[str, Any]:
-    """The same in dicts, lists and plain values; raises PayloadError if JSON can't hold it."""
+    """The value in dicts, lists and plain values; raises PayloadError if JSON can't hold it."""
     try:
         plain: dict[str, Any] = _plain(value, "$", what)
     except RecursionError:
@@ -259,15 +258,14 @@ def describe(error: BaseException) -> str:
     """An error in one line; pydantic's many lines become path and reason."""
     errors = getattr(error, "errors", None)
     if callable(errors) and type(error).__name__ == "ValidationError":
-        found = errors()
         return "; ".join(
-            f"{item['msg']} - at `{'.'.join(['$', *map(str, item['loc'])])}`" for item in found
+            f"{item['msg']} - at `{'.'.join(['$', *map(str, item['loc'])])}`" for item in errors()
         )
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def is_event_class(cls: object) -> bool:
-    """Whether `cls` is something whose instances can be payloads."""
+    """Whether instances of `cls` can be payloads."""
     return isinstance(cls, type) and (
         dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct) or _is_pydantic(cls)
     )
@@ -283,11 +281,7 @@ def _functions(
         )
     if _is_pydantic(cls):
         model: Any = cls
-        return (
-            _model_json,
-            model.model_validate_json,
-            model.model_validate,
-        )
+        return _model_json, model.model_validate_json, model.model_validate
     try:
         decode: Callable[[str], Any] = msgspec.json.Decoder(cls).decode
     except TypeError as error:
@@ -296,7 +290,7 @@ def _functions(
 
 
 def payload_json(payload: Any) -> bytes:
-    """An event's data as JSON, whatever it was decoded to."""
+    """A decoded payload as JSON."""
     return _model_json(payload) if _is_pydantic(type(payload)) else msgspec.json.encode(payload)
 
 
@@ -311,7 +305,7 @@ def _model_json(payload: Any) -> bytes:
 
 
 def _is_pydantic(cls: type) -> bool:
-    """Whether `cls` is a pydantic model, without importing pydantic for those who don't use it."""
+    """Whether `cls` is a pydantic model. Does not import pydantic."""
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and issubclass(cls, pydantic.BaseModel)
 

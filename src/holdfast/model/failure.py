@@ -1,4 +1,4 @@
-"""A failure as a policy sees it."""
+"""A failure, as a policy gets it, and whether its error is transient."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Failure:
 
 
 class ProcessDied(Exception):
-    """The process ended without a word, so many times, while it worked on this event alone."""
+    """The process died while it worked on this event alone, `deaths` times."""
 
     def __init__(self, deaths: int) -> None:
         super().__init__("the process ended while it worked on this event, and no other")
@@ -45,7 +45,7 @@ class ProcessDied(Exception):
 
 
 class WorkerLost(Exception):
-    """The worker that tried this event ended, or was silent for too long, before it was done."""
+    """The worker that tried this event died, or did not renew its claim in time."""
 
 
 TRANSIENT: tuple[type[BaseException], ...] = (
@@ -55,7 +55,7 @@ TRANSIENT: tuple[type[BaseException], ...] = (
     StoreUnavailable,
 )
 
-# The network is away, for which Python has no class of its own.
+# Errors of a network that is away, for which Python has no class.
 _NUMBERS = frozenset((errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH))
 
 # Libraries that may not be installed, by the names of their base classes.
@@ -71,7 +71,7 @@ _NAMES = frozenset(
         "httpx.NetworkError",
         "httpx.RemoteProtocolError",
         "httpx.TimeoutException",
-        # These without a state: the connection is gone, or was never made.
+        # Without an SQL state: the connection was lost, or never made.
         "psycopg.OperationalError",
         "psycopg2.OperationalError",
         "redis.exceptions.ConnectionError",
@@ -95,10 +95,10 @@ _CODES = frozenset((5, 6, 10))
 def is_transient(error: BaseException) -> bool:
     """Whether an error of a network or a database is likely to pass by itself.
 
-    Looks through wrappers, such as SQLAlchemy's and Django's, at the driver's own error: a lost
+    Looks through wrappers, such as SQLAlchemy's and Django's, at the driver's error: a lost
     connection, a time-out, a deadlock, a full connection table. A group is transient if all its
-    errors are. HTTP answers and gRPC statuses are no errors here: whether 503 is transient is for
-    the policy to say.
+    errors are. HTTP answers and gRPC statuses are not looked at: the policy says whether a 503 is
+    transient.
     """
     return any(map(_is_transient, _causes(error)))
 

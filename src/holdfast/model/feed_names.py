@@ -1,4 +1,4 @@
-"""Names of the feeds that are ours: the journal, its shards, and messages."""
+"""Names of the feeds that holdfast numbers: the journal, its shards, and messages."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import re
 import zlib
 
 JOURNAL = "journal"
-"""The journal's name as a feed."""
-
 MESSAGES = "messages"
-"""The feed of what is sent to other systems."""
+"""The feed of messages to other systems."""
 
 MAX_SHARDS = 256
+"""Maximum number of shards of a projection."""
 
 _SHARD = re.compile(r"journal\[(\d+)/(\d+)\]", re.ASCII)
 
 
 def shard_feed(number: int, of: int) -> str:
-    """The name of a shard of the journal, counted from 1; one of one is the journal itself."""
+    """The name of a shard of the journal, counted from 1. A single shard is the journal itself."""
     return JOURNAL if of == 1 else f"{JOURNAL}[{number}/{of}]"
 
 
@@ -27,7 +26,7 @@ def shard_feeds(shards: int) -> list[str]:
 
 
 def shards_in(feed: str) -> int | None:
-    """Of how many shards a feed is one; None where it is not the journal's."""
+    """The number of shards that the journal has in this feed's layout; None for other feeds."""
     if feed == JOURNAL:
         return 1
     found = _SHARD.fullmatch(feed)
@@ -45,5 +44,5 @@ def is_journal(feed: str) -> bool:
 
 
 def is_ours(feed: str) -> bool:
-    """Whether we number the feed ourselves, so that positions say what comes before what."""
+    """Whether holdfast numbers the feed, so that positions order its events."""
     return feed == MESSAGES or is_journal(feed)

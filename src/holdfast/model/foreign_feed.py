@@ -1,11 +1,10 @@
-"""ForeignFeed: how events come in that others have written, and what their numbers are worth."""
+"""ForeignFeed: events that other systems write, and how far their versions can be trusted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -14,22 +13,22 @@ from holdfast.errors import HoldfastError, PayloadError
 from holdfast.model.event import RawEvent
 
 UNDECODABLE = "holdfast.undecodable"
-"""The type of the event that stands for what could not be decoded. Its data say why."""
+"""The type of an event that stands for a record that can't be decoded. Its data say why."""
 
 NOTHING = "holdfast.nothing"
-"""The type of what is no event, now that it is read again."""
+"""The type of an event that stands for a record that turned out to hold no event."""
 
 
 class VersionGap(HoldfastError):
-    """An event came without the one that precedes it in its stream. Its name is EARLY."""
+    """An event came before an earlier version of its stream. Stored as EARLY."""
 
 
 class Undecodable(PayloadError):
-    """What came can't be read as an event; it is kept as it came."""
+    """A record can't be decoded to an event; it is kept as it came."""
 
 
 class DeadEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that has failed for good, with what was kept of it."""
+    """An event that is not tried again, with the record it was read from (`kept`)."""
 
     projection: str
     lane: str
@@ -42,7 +41,7 @@ class DeadEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A message about a dead event, for those who listen elsewhere."""
+    """A message about a dead event, for another system."""
 
     topic: str
     key: str
@@ -53,16 +52,15 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ForeignFeed:
-    """How a projection takes events that others have written.
+    """How a projection takes events that other systems write.
 
-    `contiguous`: versions count without a gap within a stream, beginning with `first_version`
-    (None: with whatever comes first), and an event that comes too early waits `gap_seconds` for
-    those before it. Otherwise the ids of the last `window_events` of a feed tell what has come
-    before. Events of the types in `unnumbered` have no version.
+    `contiguous`: versions have no gaps within a stream and begin with `first_version` (None: with
+    any version). An event that comes too early waits `gap_seconds` for the events before it.
+    Otherwise the ids of the last `window_events` of a feed tell which events are duplicates. Events
+    of the types in `unnumbered` have no version.
 
-    `decode` reads again what was kept of an event; it gives an event of type UNDECODABLE or NOTHING
-    where it can't be read, or is none.
-    `letter` tells others of an event that is dead.
+    `decode` decodes a kept record again. It returns an event of type UNDECODABLE if that fails, and
+    of type NOTHING if the record holds no event. `letter` makes the message about a dead event.
     """
 
     decode: Callable[[str], RawEvent]
@@ -75,8 +73,7 @@ class ForeignFeed:
 
 
 def undecodable_reason(event: RawEvent) -> Undecodable | None:
-    """Why an event can't be read, if it stands for something undecodable."""
+    """Why a record can't be decoded, if the event stands for one; else None."""
     if event.type != UNDECODABLE:
         return None
-    data: Any = msgspec.json.decode(event.data)
-    return Undecodable(data["error"])
+    return Undecodable(msgspec.json.decode(event.data)["error"])

@@ -1,4 +1,4 @@
-"""What a value loses on its way through JSON without an error, found when it is read back."""
+"""What a value silently loses when it is encoded as JSON and decoded again."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from uuid import UUID
 import msgspec
 
 _WHOLE = frozenset({int, float, bool, bytes, Decimal, date, datetime, UUID})
-"""What can't come back as one of these unless it was one."""
+"""Types that a value is decoded to only if it was one of them."""
 
 _BYTES = (bytes, bytearray, memoryview)
 _SETS = (set, frozenset)
 _LISTS = (list, tuple, set, frozenset)
 _BARE = (list, tuple, set, frozenset, dict)
-"""Types that hold anything unless they say what."""
+"""Types that hold anything when they have no parameters."""
 
 
 def loss(value: Any, back: Any, *, numbers_only: bool = False) -> str | None:
-    """What `back` lacks of the `value` that it was made from, with its path; None if nothing.
+    """The first loss between `value` and what it was decoded to, with its path; None if none.
 
-    NaN and infinity come back as None, and where anything may be, bytes as text, sets as lists,
-    and keys that are not text as text. With `numbers_only` nothing but the former is looked for.
+    NaN and infinity become None. Where any type is allowed, bytes become text, sets become lists,
+    and other keys become text. With `numbers_only` only NaN and infinity are looked for.
     """
     try:
         return _loss(value, back, "$", numbers_only)
@@ -37,7 +37,7 @@ def loss(value: Any, back: Any, *, numbers_only: bool = False) -> str | None:
 
 
 def holds_anything(annotation: Any) -> bool:
-    """Whether a value of this type may have a part that can be anything."""
+    """Whether a value of this type may have parts of any type."""
     return _holds_anything(annotation, set())
 
 
@@ -99,7 +99,7 @@ def _loss_of_mapping(
 
 @lru_cache(maxsize=1_000)
 def _fields(cls: type) -> tuple[str, ...]:
-    """The fields of a dataclass, a Struct or a pydantic model; of anything else, none."""
+    """The fields of a dataclass, a Struct or a pydantic model; none of other types."""
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls))
     if issubclass(cls, msgspec.Struct):
@@ -119,6 +119,6 @@ def _holds_anything(annotation: Any, seen: set[Any]) -> bool:
         seen.add(cls)
         try:
             parts += typing.get_type_hints(cls).values()
-        except Exception:  # Names that only the class's own decoder can resolve.
+        except Exception:  # Some annotations only the class's decoder can resolve.
             return True
     return any(_holds_anything(part, seen) for part in parts)

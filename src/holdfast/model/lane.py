@@ -7,19 +7,19 @@ from datetime import datetime
 import msgspec
 
 UNKNOWN = "(unknown) "
-"""So begins the name of the lane of events whose own lane could not be computed, of one stream."""
+"""Prefix of the lane that holds a stream's events whose own lane could not be computed."""
 
 
 class Lane(msgspec.Struct, frozen=True, gc=False):
-    """A closed lane: how much waits, and when its head may be tried (None: when a person says)."""
+    """A closed lane: the number of events, and when its head is due (None: an operator decides)."""
 
     events: int
     due_at: datetime | None
 
 
 def unknown_lane(stream: str) -> str:
-    """Where events of a stream wait whose own lane could not be computed.
+    """The lane of a stream's events whose own lane could not be computed.
 
-    Any later event of the stream may belong to the same lane, and so has to wait for them.
+    Any later event of the stream may belong to the same lane, so it waits behind them.
     """
     return UNKNOWN + stream

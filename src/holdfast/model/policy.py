@@ -1,7 +1,7 @@
 """Policy: whether to go on after a failure.
 
-A policy answers one question about one failed attempt with one of four decisions. How fast to
-try again is Backoff's affair, how the feed is read is Poll's.
+A policy answers each failed attempt with one of four decisions. Backoff says how fast an event is
+tried again, Poll how the feed is read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from holdfast.errors import ConfigError
-from holdfast.model import validate as settings
+from holdfast.model import validate
 from holdfast.model.backoff import Backoff
 from holdfast.model.failure import Failure, is_transient
 
@@ -30,14 +30,14 @@ class Skip:
 class Park:
     """Put the event in the queue, close its lane, and go on with the other lanes.
 
-    `retry` tries it again from there, by itself; without, it waits for a person.
+    With `retry` it is tried again from there; without, it waits for an operator.
     """
 
     retry: Backoff | None = None
 
     def __post_init__(self) -> None:
         if self.retry is not None:
-            settings.instance(self, "retry", Backoff)
+            validate.instance(self, "retry", Backoff)
             _check_unlimited("Park.retry", self.retry)
             if self.retry.schedule is not None:
                 raise ConfigError("Park.retry has a schedule, which is for a Retry alone")
@@ -52,7 +52,7 @@ Final = Fatal | Skip | Park
 class Retry:
     """Try the same event again; no later event is applied before it.
 
-    `backoff` and `exhausted` stand in for the policy's own.
+    `backoff` and `exhausted` replace those of the policy.
     """
 
     backoff: Backoff | None = None
@@ -60,10 +60,10 @@ class Retry:
 
     def __post_init__(self) -> None:
         if self.backoff is not None:
-            settings.instance(self, "backoff", Backoff)
+            validate.instance(self, "backoff", Backoff)
             _check_unlimited("Retry.backoff", self.backoff)
         if self.exhausted is not None:
-            settings.instance(self, "exhausted", Fatal, Skip, Park)
+            validate.instance(self, "exhausted", Fatal, Skip, Park)
 
 
 Decision = Fatal | Skip | Park | Retry
@@ -74,56 +74,57 @@ Errors = type[BaseException] | tuple[type[BaseException], ...] | Predicate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """Pauses the whole projection after `failures` failed attempts in a row, of whatever events.
+    """Pauses the whole projection after `failures` failed attempts in a row, of any events.
 
     After the pause one event is tried. If it fails, the pause begins again; nothing is skipped or
-    parked meanwhile. `failures` should be more than one event's own attempts.
+    parked meanwhile. `failures` should be more than the attempts of one event.
     """
 
     failures: int = 10
     pause_seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        settings.counting(self, "failures")
-        settings.positive(self, "pause_seconds")
+        validate.counting(self, "failures")
+        validate.positive(self, "pause_seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryBudget:
-    """Limits the time that a projection waits for retries, over all its events.
+    """Limits the time that a projection waits for retries of all its events.
 
-    When `seconds` have been waited within `window_seconds`, a Retry counts as exhausted.
+    After `seconds` of waiting within `window_seconds`, a Retry counts as exhausted.
     """
 
     seconds: float = 60.0
     window_seconds: float = 600.0
 
     def __post_init__(self) -> None:
-        settings.positive(self, "seconds", "window_seconds")
+        validate.positive(self, "seconds", "window_seconds")
         if self.window_seconds < self.seconds:
             raise ConfigError("RetryBudget.window_seconds must not be less than seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much may wait in the queue before the projection stops rather than fill the disk."""
+    """Maximum of events and lanes in the queue. The projection stops before it fills the disk."""
 
     events_per_lane: int = 10_000
     lanes: int = 1_000
 
     def __post_init__(self) -> None:
-        settings.counting(self, "events_per_lane", "lanes")
+        validate.counting(self, "events_per_lane", "lanes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Whether to go on after a failure.
 
-    `on_error` is a decision, or a function (def or async def) from a Failure to one; one that
-    raises is Fatal. `backoff` says how a Retry behaves, `exhausted` what follows the last one.
-    `event_types` gives event classes or type names policies of their own. `fallback` is a second
-    handler, with the arguments of the first, tried before a Skip, Park or Fatal: if it returns,
-    the event counts as handled. `breaker`, `budget` and `limits` are for the whole projection.
+    `on_error` is a decision, or a function (def or async def) from a Failure to a decision; if the
+    function raises, the decision is Fatal. `backoff` says how a Retry behaves, `exhausted` what
+    follows the last attempt. `event_types` gives event classes or type names their own policies.
+    `fallback` is a second handler with the arguments of the first, called before a Skip, Park or
+    Fatal: if it returns, the event counts as handled. `breaker`, `budget` and `limits` are for the
+    whole projection.
     """
 
     on_error: Decision | OnError = Fatal()
@@ -137,19 +138,19 @@ class Policy:
 
     def __post_init__(self) -> None:
         _check_on_error("Policy.on_error", self.on_error)
-        settings.instance(self, "backoff", Backoff)
-        settings.instance(self, "exhausted", Fatal, Skip, Park)
-        settings.function_or_none(self, "fallback")
-        settings.instance(self, "breaker", Breaker, type(None))
-        settings.instance(self, "budget", RetryBudget, type(None))
-        settings.instance(self, "limits", Limits)
-        settings.instance(self, "event_types", Mapping)
+        validate.instance(self, "backoff", Backoff)
+        validate.instance(self, "exhausted", Fatal, Skip, Park)
+        validate.function_or_none(self, "fallback")
+        validate.instance(self, "breaker", Breaker, type(None))
+        validate.instance(self, "budget", RetryBudget, type(None))
+        validate.instance(self, "limits", Limits)
+        validate.instance(self, "event_types", Mapping)
         for event_type, policy in self.event_types.items():
             _check_inner(event_type, policy)
 
     @classmethod
     def fatal(cls) -> Self:
-        """Stop at the first failure. What a projection does that says nothing."""
+        """Stop at the first failure. The default."""
         return cls()
 
     @classmethod
@@ -165,9 +166,9 @@ class Policy:
 
     @classmethod
     def outbox(cls) -> Self:
-        """Eight attempts, 1 s apart, doubling to five minutes; then the event waits for a person.
+        """Eight attempts, 1 s apart, doubling to five minutes; then an operator decides.
 
-        What a projection with outbox delivery does that says nothing.
+        The default of outbox delivery.
         """
         backoff = Backoff(max_attempts=8, delay_seconds=1.0, max_delay_seconds=300.0)
         return cls(on_error=Retry(), backoff=backoff, exhausted=Park())
@@ -181,10 +182,10 @@ class Policy:
         otherwise: Decision | OnError = FATAL,
         backoff: Backoff | None = None,
     ) -> Self:
-        """Decides by the error: transient ones are tried again without limit, 1 s doubling to a
-        minute (or as `backoff` says); permanent ones are parked at once; `otherwise` for the rest.
+        """Decides by the error, given as classes or as a function from an error to bool.
 
-        Errors are given as classes or as a function from an error to bool.
+        `transient` errors are tried again as `backoff` says, by default without limit, 1 s doubling
+        to a minute. `permanent` ones are parked at once. `otherwise` decides on the rest.
         """
         again = Backoff.critical() if backoff is None else backoff
         _check_on_error("Policy.classify: otherwise", otherwise)

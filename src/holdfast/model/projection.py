@@ -1,4 +1,4 @@
-"""What to do with events: the classes that users write."""
+"""The base classes of projections, which users derive from."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Handler = Callable[..., Any]
 """A bound handler; it may return a coroutine."""
 
 CATCH_ALL = "*"
+"""The type name of a handler for all other types."""
 
 
 class _Delete:
@@ -31,17 +32,17 @@ DELETE = _Delete()
 
 
 class Tx(Protocol):
-    """The transaction that a handler works in; it commits with the checkpoint, or not at all.
+    """The handler's transaction. It commits together with the checkpoint, or not at all.
 
     SQL is in the database's own parameter style: `?` on SQLite, `%s` on PostgreSQL.
     """
 
     @property
     def connection(self) -> Any:
-        """The driver's own connection, inside the transaction.
+        """The driver's connection, inside the transaction.
 
-        Don't commit or roll back, and leave it as it was: SET LOCAL instead of SET, a cursor of
-        your own instead of other settings, no DEALLOCATE.
+        Don't commit or roll back, and don't change its settings: use SET LOCAL instead of SET and a
+        cursor of your own, and no DEALLOCATE.
         """
 
     def execute(self, sql: str, params: Any = ()) -> int:
@@ -54,82 +55,82 @@ class Tx(Protocol):
         """Runs one statement and returns its rows."""
 
     def write(self, sql: str, params: Any = ()) -> None:
-        """Runs one statement whose result nobody looks at.
+        """Runs one statement without a result.
 
-        On PostgreSQL the handler does not wait for it. It is done before the next statement that
-        is waited for, and before the commit. If it fails, the event fails: at that next statement,
-        or after the handler has returned.
+        On PostgreSQL the handler does not wait for it: it is done before the next statement with a
+        result, and before the commit. If it fails, the event fails: at that next statement, or
+        after the handler has returned.
         """
 
     def after_commit(self, callback: Callable[[], Any]) -> None:
-        """Calls `callback`, def or async def, once the transaction is in, and never if it is not.
+        """Calls `callback`, def or async def, after the commit, and never after a rollback.
 
-        It happens at most once: a process that dies in between never makes the call. What it
-        raises is logged, and changes nothing.
+        It is called at most once: not at all if the process dies in between. Its error is logged,
+        and changes nothing.
         """
 
 
 class Projection:
     """Handlers that get the event and the transaction, for any SQL.
 
-    `tables` maps each table that the projection owns to its DDL in the database's dialect, or to
-    a dataclass read as in TableProjection. They are created before the first event, and emptied
-    by `holdfast reset`. A handler is `@on(…) def name(self, event, tx)`, or `async def`.
+    `tables` maps the name of each table that the projection owns to its DDL in the database's
+    dialect, or to a dataclass as in TableProjection. Tables are created before the first event, and
+    emptied by `holdfast reset`. A handler is `@on(…) def name(self, event, tx)`, or `async def`.
     """
 
     tables: ClassVar[Mapping[str, str | type]] = {}
 
     replayable: ClassVar[bool] = False
-    """The handlers may see events again: they write the same rows, or nothing, the second time."""
+    """Handlers may get an event again: the second time they write the same rows, or nothing."""
 
     calls_out: ClassVar[bool] = False
-    """The handlers call other systems. In outbox delivery each event then has a transaction of its
-    own, which begins with the first use of `tx`; otherwise those of quick handlers share one."""
+    """Handlers call other systems. In outbox delivery each event then has its own transaction,
+    which begins with the first use of `tx`; otherwise several events share one."""
 
     def lane(self, event: Event[Any]) -> str:
-        """What must keep its order when an event fails: by default, the stream."""
+        """The lane of an event; by default its stream. Lanes keep their order in failures."""
         return event.stream
 
 
 class Publisher(Projection):
-    """Passes events on, as they are stored, to another system that acknowledges them later.
+    """Publishes events, as they are stored, to another system that acknowledges them later.
 
     A handler is `@on(…) def name(self, event, publish)`. No transaction is open while it runs.
     """
 
     def batch(self) -> AbstractContextManager[Callable[[RawEvent], None]]:
-        """The block in which the events of one transaction are published, by what it gives.
+        """The block in which the events of one transaction are published; yields the function.
 
-        When it ends well, all of them are acknowledged; only then is anything committed. When it
-        ends with an error, what is not acknowledged is given up: those events come again.
+        At the end of the block all of them are acknowledged; only then is anything committed. If
+        the block raises, events that are not acknowledged come again.
 
-        The function raises EventFailed where its event is to blame: then the policy decides. Both
-        it and the end of the block raise StoreUnavailable where nobody is: the events come again
-        later, as Poll says. And BatchRefused where one of the events is to blame, and it is not
-        known which: they come again at once, and if that does not show it, fewer together.
-        Whatever else is raised stops the projection.
+        The function raises EventFailed if its event is to blame: then the policy decides. Both the
+        function and the end of the block raise StoreUnavailable if no event is to blame: the events
+        come again later, as Poll says. They raise BatchRefused if it is not known which event is to
+        blame: the events come again at once, and then in smaller batches. Any other error stops the
+        projection.
         """
         raise NotImplementedError
 
 
 class SqlProjection(Projection):
-    """A read model that the database keeps by itself: no event moves through Python.
+    """A read model that the database maintains by SQL: no event moves through Python.
 
-    `sql` is one statement, or several, that each read the relation `batch`: the events of these
-    types that come next, with the journal's columns (`position`, `stream`, `version`, `id`, `type`,
-    `data`, `metadata`, `recorded_at`) and one for each field of the event classes in `events`, of
-    the field's own type. A field whose name is one of the journal's has `data_` before it. Fields
-    of types that are listed by name are read with the database's JSON operators; so are those that
-    two classes declare differently, which have no column.
+    `sql` is one statement or several. Each reads the relation `batch`: the next events of the types
+    in `events`, with the journal's columns (`position`, `stream`, `version`, `id`, `type`, `data`,
+    `metadata`, `recorded_at`), and a column for each field of the event classes in `events`, with
+    the field's type. A field with the name of a journal column has the prefix `data_`. There is no
+    column for fields of types listed by name, and for fields that two classes declare differently:
+    read those with the database's JSON operators.
 
     All statements of a batch, and the checkpoint, are one transaction. A batch has one event or
-    many thousands, and the rows must not depend on where one ends. When the database refuses one,
-    the event that is to blame is found by halving, and goes to the policy alone; batches leave out
-    the events of its stream then, which wait behind it.
+    many thousands, and the rows must not depend on where one ends. If the database refuses a batch,
+    the event to blame is found by halving, and the policy decides on it alone; later events of its
+    stream wait behind it.
     """
 
     events: ClassVar[tuple[type | str, ...]] = ()
-    """The event classes or type names that `batch` has; `("*",)` for all."""
+    """The event classes or type names in `batch`; `("*",)` for all."""
 
     sql: ClassVar[str | tuple[str, ...]] = ""
 
@@ -138,17 +139,17 @@ class TableProjection(Generic[R]):
     """Folds events into the rows of one table.
 
     A handler is `@on(…) def name(self, row, event)`, or `async def`. It changes the row in place,
-    or returns another one with the same key, or returns DELETE. A row that is not there yet begins
-    with its key and the defaults of the other fields.
+    returns another row with the same key, or returns DELETE. A new row has its key, and defaults in
+    the other fields.
     """
 
     key_fields: ClassVar[tuple[str, ...]] = ()
-    """The fields that make the key; empty: the row type's first field."""
+    """The fields of the key; empty: the row type's first field."""
 
     def key(self, event: Event[Any]) -> Any:
         """The key of the row that `event` belongs to: one value, or a tuple for several fields.
 
-        None means that the event belongs to no row and is passed over.
+        None: the event belongs to no row, and is passed over.
         """
         return event.stream
 
@@ -162,16 +163,16 @@ def on(*types: type | str) -> Callable[[F], F]:
             raise ConfigError(f"@on({item!r}): give event classes or type names")
 
     def mark(function: F) -> F:
-        function.__holdfast_on__ = (*types, *marks_of(function))  # type: ignore[attr-defined]
+        function.__holdfast_on__ = (*types, *handled_types(function))  # type: ignore[attr-defined]
         return function
 
     return mark
 
 
-def marks_of(function: Any) -> tuple[type | str, ...]:
-    """The types given to @on, also where a classmethod or staticmethod hides them."""
+def handled_types(function: Any) -> tuple[type | str, ...]:
+    """The types given to @on, also those of a wrapped classmethod or staticmethod."""
     inner = getattr(function, "__func__", None)
-    marks: tuple[type | str, ...] = getattr(
+    types: tuple[type | str, ...] = getattr(
         function, "__holdfast_on__", getattr(inner, "__holdfast_on__", ())
     )
-    return marks
+    return types

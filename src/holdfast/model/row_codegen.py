@@ -1,7 +1,7 @@
-"""Functions made of a row's field names, as a dataclass makes its own.
+"""Functions generated from a row's field names, as dataclasses generates its own.
 
-Every event comes through them. The interpreter remembers where it has found an attribute that is
-written out, which it does not for `getattr`, and no call and no tuple is needed for each.
+Every event passes through them. The interpreter caches the lookup of an attribute that is written
+out, which it does not for `getattr`, and needs no call and no tuple for each.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from holdfast.model.column_values import MAX_INT, MIN_INT, REFUSALS
+from holdfast.model.column_values import CHECK_ERRORS, MAX_INT, MIN_INT
 
 if TYPE_CHECKING:
     from holdfast.model.row_type import Column
 
 
 class Fold(Protocol):
-    """Calls a handler with a row and an event; returns the row that is left, None if none is.
+    """Calls a handler with a row and an event; returns the resulting row, None if it is deleted.
 
-    Either all of it has happened, or the row is as it was and the error is raised. What the handler
-    has changed is checked at once, so that its event is to blame for it, whatever the next one
-    does, and becomes what would be loaded again: what a handler finds in a row does not depend on
-    where a batch has ended.
+    If the call raises, the row is restored. Changed values are checked at once, so that the right
+    event is blamed for a wrong one. They are replaced by what would be loaded from the database, so
+    that a handler finds the same values wherever a batch has ended.
     """
 
     def __call__(
@@ -37,62 +36,62 @@ class Fold(Protocol):
         result_of: Callable[[Any, Any], Any],
         /,
     ) -> Any:
-        """Of a row that `is_new`, everything is checked, and nothing is put back.
+        """All values of a new row are checked, and none is restored.
 
-        `result_of` says which row is left, None for its deletion, by the row and by what the
-        handler returned, if that is not None.
+        `result_of(row, returned)` gives the resulting row if the handler returned something, None
+        for a deletion.
         """
 
 
 def make_fold(table: str, columns: Sequence[Column], key: Sequence[str]) -> Fold:
-    """The function for the rows of one table."""
+    """The Fold of one table."""
     names: dict[str, Any] = {
         "put": object.__setattr__,
         "encode": msgspec.json.encode,
-        "refusals": REFUSALS,
-        "wrong": partial(wrong, table, columns, key),
-        "other_key": partial(other_key, table),
+        "check_errors": CHECK_ERRORS,
+        "row_error": partial(row_error, table, columns, key),
+        "key_changed": partial(key_changed, table),
     }
     by_name = {column.name: index for index, column in enumerate(columns)}
     own_key = "".join(f"before_{by_name[part]}, " for part in key)
-    kept, settled, undone = [], [], []
+    saved, checked, restored = [], [], []
     for i, column in enumerate(columns):
         name, before = column.name, f"before_{i}"
-        if column.kind == "JSON":  # A handler may change what is inside.
+        if column.kind == "JSON":  # A handler may change it in place.
             names[f"decode_{i}"] = partial(_decode, column.annotation)
-            kept.append(f"{before} = None if is_new else encode(row.{name})")
-            undone.append(f"put(row, {name!r}, decode_{i}({before}))")
+            saved.append(f"{before} = None if is_new else encode(row.{name})")
+            restored.append(f"put(row, {name!r}, decode_{i}({before}))")
         else:
-            kept.append(f"{before} = row.{name}")
-            undone.append(f"put(row, {name!r}, {before})")
+            saved.append(f"{before} = row.{name}")
+            restored.append(f"put(row, {name!r}, {before})")
         if name in key:
-            settled += [
+            checked += [
                 f"value = left.{name}",
-                f"if value is not {before} and value != {before}: raise other_key(({own_key}))",
+                f"if value is not {before} and value != {before}: raise key_changed(({own_key}))",
             ]
             continue
-        names[f"settle_{i}"] = column.settle
+        names[f"loaded_{i}"] = column.loaded
         is_changed = f"(is_new or value is not {before})"
-        if column.kind == "int":  # There are many, and most of them are as they should be.
+        if column.kind == "int":  # The most frequent kind: checked without a call.
             is_changed += f" and not (type(value) is int and {MIN_INT} <= value <= {MAX_INT})"
-        settled += [
+        checked += [
             f"value = left.{name}",
             f"if {is_changed}:",
-            f"    try: after = settle_{i}(value)",
-            "    except refusals: raise wrong(left) from None",
+            f"    try: after = loaded_{i}(value)",
+            "    except check_errors: raise row_error(left) from None",
             f"    if after is not value: put(left, {name!r}, after)",
         ]
     lines = [
         "def fold(row, is_new, handler, event, result_of, /):",
-        *_indented(1, kept),
+        *_indented(1, saved),
         "    try:",
         "        result = handler(row, event)",
         "        left = row if result is None else result_of(row, result)",
         "        if left is not None:",
-        *_indented(3, settled),
+        *_indented(3, checked),
         "    except BaseException:",
         "        if not is_new:",
-        *_indented(3, undone),
+        *_indented(3, restored),
         "        raise",
         "    return left",
     ]
@@ -102,7 +101,7 @@ def make_fold(table: str, columns: Sequence[Column], key: Sequence[str]) -> Fold
 
 
 def _run(source: str, file: str, names: dict[str, Any]) -> None:
-    """Runs code whose lines a stack trace can show."""
+    """Runs code, and registers its lines for stack traces."""
     exec(compile(source, file, "exec"), names)
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
 
@@ -112,30 +111,30 @@ def _indented(levels: int, lines: Iterable[str]) -> list[str]:
 
 
 def columns_taker(names: Sequence[str]) -> Callable[[Sequence[Any]], list[Sequence[Any]]]:
-    """What takes the values of many rows, column by column, without a tuple for each row."""
+    """A function that returns the values of many rows column by column, without a tuple a row."""
     take: Callable[[Sequence[Any]], list[Sequence[Any]]] = eval(
         f"lambda rows: [{', '.join(f'[row.{name} for row in rows]' for name in names)}]", {}
     )
     return take
 
 
-def wrong(table: str, columns: Sequence[Column], key: Sequence[str], row: Any) -> ValueError:
-    """What is wrong with a row that can't be stored."""
+def row_error(table: str, columns: Sequence[Column], key: Sequence[str], row: Any) -> ValueError:
+    """The error of a row that can't be stored, which names the column."""
     for column in columns:
         value = getattr(row, column.name)
         try:
             column.check(value)
-        except REFUSALS as error:
+        except CHECK_ERRORS as error:
             key_ = tuple(getattr(row, name) for name in key)
             return ValueError(
                 f"table {table!r}, row {key_!r}: column {column.name!r} "
                 f"({column.described()}) can't hold {value!r}: {error}"
             )
-    raise AssertionError("a value was wrong, and no longer is")
+    raise AssertionError("a value failed its check, and now passes it")
 
 
-def other_key(table: str, key: tuple[Any, ...]) -> ValueError:
-    """What is wrong with a row that has another key than the one by which it was found."""
+def key_changed(table: str, key: tuple[Any, ...]) -> ValueError:
+    """The error of a handler that has changed a row's key."""
     return ValueError(
         f"a handler changed the key of row {key!r} of table {table!r}; return DELETE instead, and "
         "let key() choose the row"

@@ -7,47 +7,48 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import ConfigError
 from holdfast.model.column_values import (
-    ARE_PLAIN,
+    BULK_CHECKS,
+    CHECK_ERRORS,
     CHECKS,
     KINDS,
-    REFUSALS,
     ColumnKind,
     decimal_key,
     json_checks,
 )
 from holdfast.model.lane import UNKNOWN
-from holdfast.model.row_codegen import Fold, columns_taker, make_fold, wrong
+from holdfast.model.row_codegen import Fold, columns_taker, make_fold, row_error
 
 Key = tuple[Any, ...]
 
 MAX_NAME_CHARACTERS = 63
-"""PostgreSQL cuts longer names silently."""
+"""Maximum length of a name; PostgreSQL cuts longer ones silently."""
 
 POSITION_COLUMN = "_position"
-"""In every projected row: the position of the last event that changed it."""
+"""The position of the last event that changed the row."""
 
 VERSION_COLUMN = "_version"
-"""The same where others write the feed: the version of its stream, which is the row's key."""
+"""On feeds of other systems: the version of that event in its stream, which is the row's key."""
 
 CHANGES_COLUMN = "_changes"
-"""Where nobody numbers the events: how often the row was changed. Two who change it at once, from
-what both have read, have the same number, and only one of them can write it."""
+"""On feeds without versions: the number of changes of the row. Of two writers that change it at
+once, the second finds its number taken."""
 
 GUARDS = (POSITION_COLUMN, VERSION_COLUMN, CHANGES_COLUMN)
+"""Every projected row has one of these columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column.
 
-    `check` returns the value to store, `settle` the one that is loaded from it; both raise
-    ValueError or TypeError.
+    `check` returns the value to store, `loaded` the value that is loaded from it; both raise
+    CHECK_ERRORS.
     """
 
     name: str
@@ -56,10 +57,10 @@ class Column:
     annotation: Any
     default: Any
     check: Callable[[Any], Any]
-    settle: Callable[[Any], Any]
+    loaded: Callable[[Any], Any]
 
     def described(self) -> str:
-        """The part of a column that existing rows depend on."""
+        """The kind, and whether it is optional: existing rows depend on both."""
         return f"{self.kind} | None" if self.optional else self.kind
 
 
@@ -72,34 +73,34 @@ class TableSpec:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     key_indexes: tuple[int, ...]
-    take_columns: Callable[[typing.Sequence[Any]], list[typing.Sequence[Any]]]
+    take_columns: Callable[[Sequence[Any]], list[Sequence[Any]]]
     """The values of many rows, column by column."""
     fold: Fold
-    """Calls a handler with a row: all of it happens, or the row is as it was."""
+    """Calls a handler with a row."""
     guard: str = POSITION_COLUMN
-    """The column that says which event has changed a row last; no earlier one may."""
+    """The column of the last event that changed a row; no earlier event may change it."""
 
     @property
     def guarded(self) -> str:
-        """How the stored guard compares with the one that replaces it."""
+        """How the stored guard has to compare with the new one."""
         return "<" if self.guard == CHANGES_COLUMN else "<="
 
     def new_row(self, key: Key) -> Any:
-        """A row with this key and every other field at its default."""
+        """A row with this key, and defaults in the other fields."""
         return self.row_type(**dict(zip(self.key, key, strict=True)))
 
     def key_of(self, row: Any) -> Key:
         return tuple(getattr(row, name) for name in self.key)
 
     def values(self, row: Any) -> tuple[Any, ...]:
-        """The row's values in column order, checked; raises naming the column that is wrong."""
+        """The row's checked values in column order; raises ValueError that names the column."""
         try:
             return tuple([column.check(getattr(row, column.name)) for column in self.columns])
-        except REFUSALS:
-            raise wrong(self.name, self.columns, self.key, row) from None
+        except CHECK_ERRORS:
+            raise row_error(self.name, self.columns, self.key, row) from None
 
-    def checked(self, rows: typing.Sequence[Any]) -> list[typing.Sequence[Any]]:
-        """The same for many rows, column by column."""
+    def checked(self, rows: Sequence[Any]) -> list[Sequence[Any]]:
+        """The checked values of many rows, column by column."""
         try:
             columns = self.take_columns(rows)
         except AttributeError as error:
@@ -107,26 +108,21 @@ class TableSpec:
         for index, column in enumerate(self.columns):
             values = columns[index]
             given = [v for v in values if v is not None] if column.optional else values
-            if not (given and (are_plain := ARE_PLAIN.get(column.kind)) and are_plain(given)):
+            if not (given and (passes := BULK_CHECKS.get(column.kind)) and passes(given)):
                 try:
                     columns[index] = list(map(column.check, values))
-                except REFUSALS:
-                    raise next(filter(None, map(self._refusal, rows))) from None
+                except CHECK_ERRORS:
+                    for row in rows:
+                        self.values(row)  # Raises an error that names the row.
+                    raise
         return columns
 
-    def _refusal(self, row: Any) -> ValueError | None:
-        try:
-            self.values(row)
-        except ValueError as error:
-            return error
-        return None
-
-    def row(self, values: typing.Sequence[Any]) -> Any:
-        """The row from stored values, in column order."""
+    def row(self, values: Sequence[Any]) -> Any:
+        """A row made of stored values in column order."""
         return self.row_type(**{c.name: v for c, v in zip(self.columns, values, strict=True)})
 
     def check_key(self, key: Key) -> Key:
-        """The key as it is stored, so that equal keys meet in one row."""
+        """The key as it is stored, so that equal keys are one row."""
         if len(key) != len(self.key):
             raise ValueError(f"key {key!r} has {len(key)} parts, the table's key is {self.key}")
         return tuple(
@@ -137,11 +133,11 @@ class TableSpec:
     def _checked_part(self, column: Column, part: Any) -> Any:
         try:
             return column.check(part)
-        except REFUSALS as error:
+        except CHECK_ERRORS as error:
             raise type(error)(f"key {part!r} for field {column.name!r}: {error}") from error
 
     def definition(self) -> str:
-        """What must stay the same for existing rows to be right, as JSON."""
+        """What existing rows depend on, as JSON."""
         columns = {column.name: column.described() for column in self.columns}
         guard = {} if self.guard == POSITION_COLUMN else {"guard": self.guard}
         return json.dumps({"key": self.key, "columns": columns, **guard})
@@ -150,7 +146,7 @@ class TableSpec:
 def table_of(
     row_type: type, *, name: str, key_fields: tuple[str, ...] = (), guard: str = POSITION_COLUMN
 ) -> TableSpec:
-    """Reads a dataclass as a table; its first field is the key unless `key_fields` names others."""
+    """The table of a dataclass; the first field is the key unless `key_fields` names others."""
     where = f"row type {getattr(row_type, '__qualname__', row_type)!r}"
     if not (isinstance(row_type, type) and dataclasses.is_dataclass(row_type)):
         raise ConfigError(f"{where} of table {name!r} must be a dataclass")
@@ -244,24 +240,24 @@ def _column(where: str, field: dataclasses.Field[Any], annotation: Any) -> Colum
         default = field.default_factory()
     if kind == "JSON":
         try:
-            check, settle = json_checks(annotation)
+            check, loaded = json_checks(annotation)
         except TypeError as error:
             raise ConfigError(f"{where}: field {field.name!r}: {error}") from error
     else:
-        check = settle = CHECKS[kind]
+        check = loaded = CHECKS[kind]
     if optional:
-        check, settle = _or_none(check), _or_none(settle)
-    column = Column(field.name, kind, optional, annotation, default, check, settle)
+        check, loaded = _or_none(check), _or_none(loaded)
+    column = Column(field.name, kind, optional, annotation, default, check, loaded)
     if default is not dataclasses.MISSING:
         try:
             column.check(default)
-        except REFUSALS as error:
+        except CHECK_ERRORS as error:
             raise ConfigError(f"{where}: default of field {field.name!r}: {error}") from error
     return column
 
 
 def _as_key(column: Column) -> Column:
-    """The column with values that are stored alike when they are equal: 1.50 is 1.5."""
+    """The column with equal values stored alike: 1.50 is 1.5."""
     if column.kind != "Decimal":
         return column
     return dataclasses.replace(column, check=decimal_key)

@@ -1,11 +1,11 @@
-"""Events as sets: a SqlProjection, read and checked, and what it asks of a database."""
+"""A SqlProjection, checked and compiled: its statements, event types and payload columns."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import inspect
 
@@ -13,10 +13,6 @@ from holdfast.errors import ConfigError
 from holdfast.model.column_values import ColumnKind
 from holdfast.model.event_types import EventTypes, is_event_class
 from holdfast.model.projection import CATCH_ALL, SqlProjection
-
-if TYPE_CHECKING:
-    pass
-
 
 JOURNAL_COLUMNS = (
     "position",
@@ -32,7 +28,7 @@ JOURNAL_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class PayloadField:
-    """A payload's field as a column: under which key it is stored, and what it holds."""
+    """A field of a payload as a column: its key in the JSON, and the kind of its values."""
 
     column: str
     key: str
@@ -41,7 +37,7 @@ class PayloadField:
 
 @dataclass(frozen=True, slots=True)
 class SqlSpec:
-    """What a SqlProjection does. `types` None: all event types."""
+    """A compiled SqlProjection. `types` None: all event types."""
 
     statements: tuple[str, ...]
     types: tuple[str, ...] | None
@@ -49,7 +45,7 @@ class SqlSpec:
 
 
 def compile_sql(projection: SqlProjection, where: str, types: EventTypes) -> SqlSpec:
-    """Reads a SqlProjection; whatever is wrong with it is a ConfigError now."""
+    """Compiles a SqlProjection, or raises ConfigError."""
     statements = (projection.sql,) if isinstance(projection.sql, str) else tuple(projection.sql)
     if not statements or not all(isinstance(s, str) and s.strip() for s in statements):
         raise ConfigError(f"{where}: `sql` is to be a statement, or a tuple of statements")
@@ -75,7 +71,7 @@ def compile_sql(projection: SqlProjection, where: str, types: EventTypes) -> Sql
 
 
 def check_versions(spec: SqlSpec, where: str, types: EventTypes) -> None:
-    """Raises ConfigError where payloads would have to be upcast, which SQL does not do."""
+    """Raises ConfigError if payloads would have to be upcast, which SQL can't do."""
     for name in spec.types or types.upcast_types():
         if name in types.upcast_types():
             raise ConfigError(
@@ -85,7 +81,7 @@ def check_versions(spec: SqlSpec, where: str, types: EventTypes) -> None:
 
 
 def _fields(classes: Sequence[type]) -> tuple[PayloadField, ...]:
-    """One column for each field, where all classes that have it agree on what it holds."""
+    """One column for each field whose kind is the same in all classes that have it."""
     found: dict[str, set[PayloadField]] = {}
     for cls in classes:
         for key, kind in _kinds(cls):
@@ -95,7 +91,7 @@ def _fields(classes: Sequence[type]) -> tuple[PayloadField, ...]:
 
 
 def _kinds(cls: type) -> Iterator[tuple[str, ColumnKind]]:
-    """The fields of an event class, as they are stored."""
+    """The stored fields of an event class, with their kinds."""
     if hasattr(cls, "model_fields"):
         for name, field in cls.model_fields.items():
             yield name, _kind(_type_info(field.annotation))
@@ -130,7 +126,7 @@ def _kind(info: inspect.Type) -> ColumnKind:
 
 _KINDS: dict[type, ColumnKind] = {
     inspect.StrType: "str",
-    inspect.BytesType: "str",  # As JSON has it: in base64.
+    inspect.BytesType: "str",  # JSON holds them in base64.
     inspect.IntType: "int",
     inspect.FloatType: "float",
     inspect.BoolType: "bool",

@@ -1,4 +1,4 @@
-"""Checks shared by the settings types: a message names the type, the field and what it takes."""
+"""Checks of settings; an error names the type, the field and what it takes."""
 
 from __future__ import annotations
 

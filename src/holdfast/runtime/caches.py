@@ -1,4 +1,4 @@
-"""What is kept in memory, within bounds."""
+"""The limit of a cache."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from itertools import islice
 from typing import Any
 
 
-def drop_oldest(kept: dict[Any, Any], *, most: int) -> None:
-    """Leaves at most so many entries, and of more a tenth less: those that were put in last.
+def drop_oldest(cache: dict[Any, Any], *, most: int) -> None:
+    """If a cache has more than `most` entries, leaves the newest nine tenths of `most`.
 
-    They go many at once. A dict passes over each entry that is gone whenever its first one is
-    looked for, so to drop them one by one takes the longer the more have gone.
+    Dropping entries one by one would be slow: a dict skips the slots of all deleted entries when it
+    looks for its first one.
     """
-    if len(kept) > most:
-        for key in [*islice(kept, len(kept) - (most - most // 10))]:
-            del kept[key]
+    if len(cache) > most:
+        for key in [*islice(cache, len(cache) - (most - most // 10))]:
+            del cache[key]

@@ -1,4 +1,4 @@
-"""What the core says about itself. Logs, metrics and traces listen; the core never logs."""
+"""Signals of the runtime. Logs, metrics and traces listen to them; the runtime never logs."""
 
 from __future__ import annotations
 
@@ -9,92 +9,81 @@ from holdfast.runtime.store.faults import Fault
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """A runner holds its lease and works."""
+class _ProjectionSignal:
+    """The fields of every signal."""
 
     projection: str
     feed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started(_ProjectionSignal):
+    """A runner has got its lease, and works."""
+
     position: int
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class Singled:
-    """Processes have died here: up to so many events are tried one at a time, to find the cause."""
+class Singled(_ProjectionSignal):
+    """Processes have died here: up to `events` events are tried singly, to find the cause."""
 
-    projection: str
-    feed: str
     position: int
     unclean_ends: int
     events: int
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """A batch is in, rows and checkpoint together; so many of its events were applied."""
+class Committed(_ProjectionSignal):
+    """A batch is committed, rows and checkpoint together; `events` of it were applied."""
 
-    projection: str
-    feed: str
     position: int
     events: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
-    """A runner has ended its work and released its lease."""
+class Stopped(_ProjectionSignal):
+    """A runner has ended, and released its lease."""
 
-    projection: str
-    feed: str
     position: int
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseLost:
+class LeaseLost(_ProjectionSignal):
     """A runner was fenced or lost its lease; it stands by for the next one."""
 
-    projection: str
-    feed: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class PollFailed:
+class PollFailed(_ProjectionSignal):
     """The store could not be used; the runner tries again after `retry_seconds`."""
 
-    projection: str
-    feed: str
     failures: int
     error: str
     retry_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """What the events after a position have left can't be stored; they are read again, in smaller
-    batches, until it shows which of them is to blame, if any is."""
+class Refused(_ProjectionSignal):
+    """The store refused a batch; smaller ones are to show which event is to blame."""
 
-    projection: str
-    feed: str
     position: int
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class PollRecovered:
-    """The store can be used again, after so many failures in a row."""
+class PollRecovered(_ProjectionSignal):
+    """The store can be used again, after `failures` failures in a row."""
 
-    projection: str
-    feed: str
     failures: int
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(_ProjectionSignal):
     """One attempt at an event failed."""
 
-    projection: str
-    feed: str
     position: int
     event_type: str
     lane: str
@@ -104,142 +93,113 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """What follows from a failure: fatal, skip, park, retry, or breaker where it interferes."""
+class Decided(_ProjectionSignal):
+    """The decision on a failure: fatal, skip, park, retry, or breaker if that is open."""
 
-    projection: str
-    feed: str
     position: int
     decision: str
 
 
 @dataclass(frozen=True, slots=True)
-class Retrying:
+class Retrying(_ProjectionSignal):
     """The event is tried again, as attempt number `attempt`, after `delay_seconds`."""
 
-    projection: str
-    feed: str
     position: int
     attempt: int
     delay_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class BreakerOpened:
-    """Too many failures in a row: the projection pauses, then tries this one event."""
+class BreakerOpened(_ProjectionSignal):
+    """Too many failures in a row: the projection pauses, then tries this event."""
 
-    projection: str
-    feed: str
     position: int
     pause_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """An event was passed without being applied, durably."""
+class Skipped(_ProjectionSignal):
+    """An event was skipped, durably."""
 
-    projection: str
-    feed: str
     position: int
     event_type: str
     lane: str
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
-    """An event that failed is in the queue, and its lane is closed."""
+class Parked(_ProjectionSignal):
+    """A failed event is in the queue, and its lane is closed."""
 
-    projection: str
-    feed: str
     position: int
     event_type: str
     lane: str
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
-    """So many events wait behind others of their lane."""
+class Queued(_ProjectionSignal):
+    """`events` events have joined a closed lane."""
 
-    projection: str
-    feed: str
     lane: str
     events: int
 
 
 @dataclass(frozen=True, slots=True)
-class Duplicates:
-    """So many events had been here before, and changed nothing."""
+class Duplicates(_ProjectionSignal):
+    """`events` events were duplicates, and changed nothing."""
 
-    projection: str
-    feed: str
     events: int
 
 
 @dataclass(frozen=True, slots=True)
-class Died:
-    """An event in the queue is not tried again by itself: it needs a person."""
+class Died(_ProjectionSignal):
+    """An event in the queue is dead: it is not tried again until an operator requeues it."""
 
-    projection: str
-    feed: str
     position: int
     event_type: str
     lane: str
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
-    """So many events that waited in a lane were applied; `is_open`: none is left."""
+class Drained(_ProjectionSignal):
+    """`events` events of a closed lane were applied; `is_open`: none is left."""
 
-    projection: str
-    feed: str
     lane: str
     events: int
     is_open: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
-    """An event that had failed is applied, at attempt number `attempt`."""
+class Recovered(_ProjectionSignal):
+    """A failed event is applied, at attempt number `attempt`."""
 
-    projection: str
-    feed: str
     position: int
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
-class CallbackFailed:
-    """A callback that was called after the commit failed. The commit stands."""
+class CallbackFailed(_ProjectionSignal):
+    """A callback failed after the commit. The commit stands."""
 
-    projection: str
-    feed: str
     error_type: str
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
-    """A person has paused the projection; it holds its lease and waits."""
+class Paused(_ProjectionSignal):
+    """An operator has paused the projection; the runner holds its lease and waits."""
 
-    projection: str
-    feed: str
     by: str
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
-    """A person has let the projection go on."""
-
-    projection: str
-    feed: str
+class Resumed(_ProjectionSignal):
+    """An operator has resumed the projection."""
 
 
 @dataclass(frozen=True, slots=True)
-class Faulted:
-    """A projection has stopped for good; somebody has to look at it."""
+class Faulted(_ProjectionSignal):
+    """A projection has stopped at an error; it needs an operator."""
 
-    projection: str
-    feed: str
     fault: Fault
 
 
@@ -270,7 +230,7 @@ Signal = (
 )
 
 LANE_SIGNALS = (Failed, Skipped, Parked, Queued, Died, Drained)
-"""Those that name a lane."""
+"""The signals that name a lane."""
 
 Listener = Callable[[Signal], None]
 

@@ -1,4 +1,4 @@
-"""What an operator sees of a projection."""
+"""The status of a projection, as operators see it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ class LastError:
 class ProjectionStatus:
     """One projection on one feed.
 
-    `state` is `paused` while it is, `faulted` when it stopped at an error, `running` while a
-    process holds the lease, else `stopped`; `leader` says who holds it, in any state.
-    `lag_events` counts positions between the checkpoint and the head, so rolled back appends can
-    make it a little too large; it is 0 exactly when there is nothing to do.
-    `lag_seconds` is the age of the oldest event that is not applied yet. `waiting_until` and
-    `waiting_for` say why it rests just now; `queued_events` wait in `closed_lanes`. `needs_reset`:
-    its rows are not what its checkpoint says.
+    `state` is `paused`, `faulted` after a stop at an error, `running` while a process holds the
+    lease, else `stopped`; `leader` is the holder of the lease, in any state. `lag_events` counts
+    the positions between the checkpoint and the head, so rolled back appends can make it a little
+    too large; it is 0 exactly when all events are applied. `lag_seconds` is the age of the oldest
+    event that is not applied. `waiting_until` and `waiting_for` say why it waits. `queued_events`
+    wait in `closed_lanes`. `needs_reset`: the rows don't match the checkpoint.
 
-    On Kafka each partition is a feed, and `position` is the next offset. There `lag_seconds` counts
-    from when an event was last applied; where the brokers can't be asked, `is_head_known` is False,
-    and `head` and `lag_events` say nothing.
+    On Kafka each partition is a feed, `position` is the next offset, and `lag_seconds` is the time
+    since an event was last applied. If the brokers can't be asked, `is_head_known` is False, and
+    `head` and `lag_events` mean nothing.
 
-    With outbox `delivery`, which has a `mode`, every event is in the queue when it is appended, so
-    `position` is the head, `lag_events` is what waits in the queue, and nobody leads: it is
-    `running` while some process delivers it.
+    With outbox `delivery`, which has a `mode`, an append puts every event into the queue. So
+    `position` is the head, `lag_events` is the number of events in the queue, and there is no
+    leader: it is `running` while a process delivers it.
     """
 
     projection: str

@@ -1,4 +1,4 @@
-"""Wakes threads that wait for news."""
+"""WakeSignal: wakes waiting threads."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import threading
 
 
 class WakeSignal:
-    """Wakes the threads that wait. No wake-up is missed between looking for news and waiting."""
+    """Wakes waiting threads. No wake-up is missed between a check and the wait that follows."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting = 0
         self.count = 0
-        """How many wake-ups there were. Take it before you look for news."""
+        """The number of wake-ups. Read it before the check."""
         self.awaited = threading.Event()
         """Set while a thread waits."""
 
@@ -22,7 +22,7 @@ class WakeSignal:
             self._changed.notify_all()
 
     def wait(self, seen: int, timeout_seconds: float) -> bool:
-        """Returns at the first wake-up after the count `seen`, or in time; and which."""
+        """Waits for the first wake-up after the count `seen`; False after the timeout."""
         with self._changed:
             self._waiting += 1
             self.awaited.set()

@@ -15,7 +15,7 @@ from holdfast.kafka.clients import SET_BY_HOLDFAST, refuse_own_settings
 from holdfast.kafka.errors import without_secrets
 from holdfast.kafka.publish.gapless_producer import GaplessProducer, new_producer
 from holdfast.model.event import RawEvent
-from holdfast.model.projection import CATCH_ALL, Projection, Publisher, marks_of, on
+from holdfast.model.projection import CATCH_ALL, Projection, Publisher, handled_types, on
 from holdfast.runtime.engines.engine import BatchRefused, EventFailed
 
 Publish = Callable[[RawEvent], None]
@@ -176,7 +176,7 @@ class KafkaPublisher(Publisher):
         if type(self).lane is not Projection.lane:
             raise ConfigError(f"{where} has a lane(); a topic keeps the order of streams")
         for name in dir(type(self)):
-            if name != "published" and marks_of(inspect.getattr_static(type(self), name)):
+            if name != "published" and handled_types(inspect.getattr_static(type(self), name)):
                 raise ConfigError(
                     f"{where}.{name} is marked with @on(…), and a publisher has no handlers of "
                     "your own; name what is to be published in `events`"

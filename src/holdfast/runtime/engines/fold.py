@@ -15,7 +15,7 @@ from holdfast.model.event_types import EventTypes
 from holdfast.model.foreign_feed import ForeignFeed
 from holdfast.model.lane import unknown_lane
 from holdfast.model.projection import DELETE, Handler, TableProjection
-from holdfast.model.row_codegen import other_key
+from holdfast.model.row_codegen import key_changed
 from holdfast.model.row_type import Key, TableSpec, lane_text
 from holdfast.runtime.engines.engine import BatchRefused, EventFailed, Ran, StoreFailedAt, blame
 from holdfast.runtime.engines.invoke import Function, Invoker
@@ -135,7 +135,7 @@ class TableEngine:
         keys = zip(*(columns[i] for i in self.table.key_indexes), strict=True)
         for cached, own in zip(changed, keys, strict=True):
             if cached.key != own:
-                raise other_key(self.table.name, cached.key)
+                raise key_changed(self.table.name, cached.key)
         return RowChanges(columns, [cached.position for cached in changed])
 
     def _deletes(self) -> list[Key]:

@@ -1,4 +1,4 @@
-"""The rows that a TableProjection has in memory: those of its batch, and some of earlier ones."""
+"""The rows of a TableProjection in memory: those of its batch, and some of earlier ones."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from holdfast.runtime.caches import drop_oldest
 from holdfast.runtime.limits import RuntimeLimits
 
 Name = str | Key
-"""What rows are known by: the stream where that is the key, else the key."""
+"""The cache's key of a row: the stream if that is the row's key, else the row's key."""
 
 
 class CachedRow(msgspec.Struct, gc=False):
-    """`row` None: the table has no such row. `position`: the last event it has seen, by order.
+    """`row` None: the table has no such row. `position`: its guard, by the last event it has seen.
 
-    `base`: the same as it is stored, which nobody else may have changed. `is_changed`: it is to be
-    written. `size`: what was long in it when it was loaded, or written last. A row never refers to
-    its CachedRow, so these are in no cycle, and the garbage collector can pass over them.
+    `base`: the stored guard. `is_changed`: it has to be written. `size`: the bytes of its long
+    values when it was last loaded or written. A row never refers to its CachedRow, so there is no
+    cycle, and the garbage collector need not track them.
     """
 
     key: Key
@@ -35,7 +35,7 @@ class CachedRow(msgspec.Struct, gc=False):
 
 
 class RowCache:
-    """Rows by what they are known by, in the order in which they came."""
+    """Rows by name, in the order in which they were put."""
 
     def __init__(self, table: TableSpec, limits: RuntimeLimits) -> None:
         self._limits = limits
@@ -50,41 +50,41 @@ class RowCache:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to write what was changed."""
+        """Whether the changed rows have to be written now."""
         if len(self.changed) >= self._limits.changed_rows:
             return True
         return self._bytes > self._limits.changed_bytes and len(self.rows) > self._limits.least_rows
 
     @property
     def most_loaded(self) -> int | None:
-        """How many rows may be loaded at once; None: any number."""
+        """Maximum number of rows to load at once; None: no limit."""
         if not self._long:
             return None
         if not self._held_bytes:
             return self._limits.first_loaded_rows
-        # Rows that are loaded ahead must not be what fills a batch.
+        # Rows that are loaded ahead must not fill a batch.
         room = min(self._limits.loaded_bytes, (self._limits.changed_bytes - self._bytes) // 2)
         return max(1, room * len(self.rows) // self._held_bytes)
 
     @property
     def _bytes(self) -> int:
-        """What rows hold, as far as it is known, and what they may have got since."""
+        """The known size of the rows, and the most that events may have added since."""
         return self._held_bytes + self._added_bytes
 
     def expect(self, events: Iterable[RawEvent]) -> None:
-        """What rows may get from these: they can hold more than they did, and nobody has looked."""
+        """Counts the payloads of events that are about to be applied: rows may grow by them."""
         if self._long:
             self._added_bytes += sum(len(event.data) for event in events)
 
     def put(self, name: Name, cached: CachedRow, values: Sequence[Any] = ()) -> None:
-        """A row as it is stored, with these values, or one that is not there."""
+        """Adds a row with its stored values, or one that does not exist."""
         if values:
             cached.size = sum(length(values[i]) for i, length in self._long)
             self._held_bytes += cached.size
         self.rows[name] = cached
 
     def writing(self, written: Sequence[CachedRow], columns: Sequence[Sequence[Any]]) -> None:
-        """These rows are about to be written, with these values, in which JSON is text."""
+        """Measures rows that are about to be written, by their values, in which JSON is text."""
         if not self._long:
             return
         sizes = [0] * len(written)
@@ -94,7 +94,7 @@ class RowCache:
             cached.size = size
 
     def committed(self) -> None:
-        """What was changed is stored; of all rows, the latest stay."""
+        """The changed rows are committed. Drops the oldest rows beyond the limits."""
         for cached in self.changed:
             cached.stored, cached.base = cached.row is not None, cached.position
             cached.is_changed = False
@@ -138,4 +138,4 @@ _LENGTHS: Mapping[ColumnKind, Callable[[Any], int]] = {
     "bytes": _length,
     "JSON": _length_of_json,
 }
-"""The kinds of columns whose values may be of any length."""
+"""The length of a value, by the kinds of columns whose values have no fixed length."""

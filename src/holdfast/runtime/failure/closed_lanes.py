@@ -1,7 +1,7 @@
 """The closed lanes of one projection on one feed, as its runner knows them.
 
-The runner may trust this between transactions: a person's change raises the checkpoint's revision,
-and no commit of a runner that has not seen the change succeeds.
+They stay valid between transactions: an operator's change raises the checkpoint's revision, and a
+runner that has not seen it can't commit.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from holdfast.runtime.store.queue_items import OUTSTANDING, NewItem
 
 
 class ClosedLanes:
-    """Closed lanes, with what is about to be changed until the transaction is in."""
+    """Closed lanes, and the changes of the open transaction."""
 
     def __init__(self, closed: Mapping[str, Lane], resolved: Set[int] = frozenset()) -> None:
         self.closed, self.resolved = dict(closed), resolved
-        # In a set, names are told apart by their hashes alone, which are beside each other.
+        # A set is quicker than a dict's keys: it compares the hashes, which are close in memory.
         self._names = set(closed)
         self.changes: dict[str, Lane] = {}
-        """The lanes to write in this transaction."""
+        """The lanes to write in the open transaction."""
         self._new = 0
-        # When the first head is due, so that nothing is looked through for every batch.
+        # When the first head is due, so that a batch need not go through all lanes.
         self._first_due: datetime | None = None
         self._knows_first = False
 
@@ -38,18 +38,18 @@ class ClosedLanes:
         return lane in self.closed or lane in self.changes
 
     def are_open(self, lanes: Iterable[str]) -> bool:
-        """Whether none of them is closed."""
+        """Whether none of the lanes is closed."""
         if not self.changes:
             return self._names.isdisjoint(lanes)
         lanes = [*lanes]
         return self._names.isdisjoint(lanes) and self.changes.keys().isdisjoint(lanes)
 
     def get(self, lane: str) -> Lane | None:
-        """The lane, if it is closed, by what is committed or by what is begun."""
+        """The lane, if it is closed, with the changes of the open transaction."""
         return self.changes.get(lane) or self.closed.get(lane)
 
     def add(self, entry: NewItem) -> None:
-        """An event is about to wait in its lane."""
+        """Adds an event to its lane in the open transaction."""
         if entry.status not in OUTSTANDING:
             return
         known = self.get(entry.lane)
@@ -60,20 +60,20 @@ class ClosedLanes:
             self.changes[entry.lane] = Lane(known.events + 1, known.due_at)
 
     def wake(self, lane: str, at: datetime) -> None:
-        """The head of a closed lane is about to be due."""
+        """Makes the head of a closed lane due in the open transaction."""
         known = self.get(lane)
         if known is not None:
             self.changes[lane] = Lane(known.events, at)
 
     def discount(self, entries: Iterable[NewItem]) -> None:
-        """These were in the queue already."""
+        """Takes back the count of items that were in the queue already."""
         for entry in entries:
             known = self.changes.get(entry.lane)
             if known is not None and entry.status in OUTSTANDING:
                 self.changes[entry.lane] = Lane(max(1, known.events - 1), known.due_at)
 
     def overflow(self, lane: str, limits: Limits) -> str | None:
-        """Why one more event can't wait in the lane, or None."""
+        """Why the lane can't take one more event, or None."""
         known = self.get(lane)
         if known is None:
             if len(self) < limits.lanes:
@@ -92,7 +92,7 @@ class ClosedLanes:
         self.changes, self._new = {}, 0
 
     def set(self, lane: str, known: Lane | None) -> None:
-        """What a committed drain has left of a lane; None opens it."""
+        """Sets a committed lane; None opens it."""
         before = self.closed.pop(lane, None)
         if known is None:
             self._names.discard(lane)
@@ -105,7 +105,7 @@ class ClosedLanes:
             self._first_due = min(self._first_due or known.due_at, known.due_at)
 
     def due(self, now: datetime) -> Sequence[str]:
-        """The lanes whose heads may be tried, longest due first."""
+        """The lanes whose heads are due, longest first."""
         first = self.next_due()
         if first is None or first > now:
             return []
@@ -113,7 +113,7 @@ class ClosedLanes:
         return [lane for _, lane in found]
 
     def next_due(self) -> datetime | None:
-        """When the next head may be tried."""
+        """When the next head is due."""
         if not self._knows_first:
             self._first_due = min((at for _, at in self._times()), default=None)
             self._knows_first = True

@@ -1,1 +1,10 @@
-"""Delivery by the queue: claims, executors and their relay."""
+"""Delivery by the queue.
+
+relay          outbox delivery in one process
+executor       attempts at the events of claimed lanes
+bundle_size    the number of lanes in one transaction
+claim_renewal  the renewal of claims
+inline         delivery right after the append
+replay         an operator's attempt at one item
+shadow         shadow mode, which changes nothing
+"""

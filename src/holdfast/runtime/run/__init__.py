@@ -1,1 +1,9 @@
-"""The loop, and who runs it."""
+"""The loop of a runner, and the threads it runs in.
+
+runner          one projection on one feed: the loop
+batch_reader    batches of a feed, bounded in memory
+elector         the way to leadership, and its end
+worker          what all workers share: context, back-off, fault
+supervisor      workers, a thread each
+foreign_source  the source of a feed that another system writes
+"""

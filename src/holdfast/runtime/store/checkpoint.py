@@ -1,4 +1,4 @@
-"""How far a projection has come on a feed, and its next value."""
+"""A projection's checkpoint on a feed, and its next value."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ State = Literal["running", "stopped", "faulted"]
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a projection has come on a feed, and who may move it on.
+    """How far a projection has come on a feed, and which runner may advance it.
 
-    `epoch` fences runners; `revision` counts what people have changed. `unclean_ends`: so many
-    processes in a row have died here. `mark_position`: so many (`mark_attempts`) of them died at
-    this event, which was alone. `asked_by`: the process to which its leader should leave it.
+    `epoch` fences runners; `revision` counts the changes of operators. `unclean_ends`: the number
+    of processes in a row that died here. `mark_position`: the event that was being tried alone,
+    `mark_attempts` times. `asked_by`: the process to which the leader should leave the shard.
     """
 
     id: int

@@ -1,8 +1,8 @@
-"""What a relay needs from the queue: claims on lanes, and an end to what was claimed.
+"""Claims: the right of a relay's worker to a lane of the queue.
 
-A claim is committed before anything is tried. It counts the attempt, it has a token that nobody
-else knows, and it ends by itself when it is not renewed. What was tried is finished only under the
-same token: so a worker that was taken for dead changes nothing when it wakes up.
+A claim is committed before anything is tried. It counts the attempt, has a secret token, and
+expires unless it is renewed. An attempt is finished only under the same token, so a worker that was
+taken for dead changes nothing when it wakes up.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from holdfast.model.failure import WorkerLost
 from holdfast.runtime.store.queue_items import ParkedEvent
 
 LEASE_SECONDS = 30.0
-"""Time after which a claim ends that is not renewed."""
+"""Time after which a claim expires unless it is renewed."""
 
 SUSPECT_LOSSES = 2
-"""Number of lost workers after which an event is tried while nothing else is."""
+"""Number of lost workers after which an event is tried alone in the process."""
 
 
 class ClaimLost(Exception):
-    """A lane is no longer ours: the claim has ended, or an operator has changed something."""
+    """The lane is no longer claimed: the claim has expired, or an operator has changed the lane."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A lane that is ours. The first of `items` is its head, of which an attempt was counted.
+    """A claimed lane. The first of `items` is its head, whose attempt is counted.
 
-    `was_lost`: instead, the head was being tried by a worker whose claim has ended.
+    `was_lost`: no attempt is counted; a worker whose claim has expired was trying the head.
     """
 
     lane: str
@@ -44,7 +44,7 @@ class Claim:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether its head may be what has ended several workers."""
+        """Whether its head may be the cause of several lost workers."""
         attempts = self.head.history.last_attempts
         losses = [a for a in attempts if a.error_type == WorkerLost.__name__]
         return not self.was_lost and len(losses) >= SUSPECT_LOSSES
@@ -52,7 +52,7 @@ class Claim:
 
 @dataclass(slots=True)
 class RelayStats:
-    """What a process has done: attempts, and in shadow mode events that it has looked at."""
+    """Counts of one process: attempts, and in shadow mode events that it has looked at."""
 
     applied: int = 0
     failed: int = 0
@@ -63,7 +63,7 @@ class RelayStats:
 
 @dataclass(frozen=True, slots=True)
 class OutboxState:
-    """The state of an outbox projection. `left`: the positions that are still to be backfilled."""
+    """The state of an outbox projection. `left`: the number of positions left to backfill."""
 
     mode: Mode
     paused_by: str | None
@@ -81,58 +81,58 @@ class Claims(Protocol):
     def state(self) -> OutboxState: ...
 
     def begin(self) -> None:
-        """A noted fault is over: the projection is tried again.
+        """Clears a recorded fault.
 
-        Raises ProjectionFaulted where only a reset makes the rows right.
+        Raises ProjectionFaulted if only a reset makes the rows right.
         """
 
     def backfill(self) -> int:
-        """Puts the next range of older events into the queue; returns how many are left."""
+        """Puts the next range of older events into the queue; returns the number that is left."""
 
     def claim(self, token: str, *, lanes: int, items: int) -> Sequence[Claim]:
         """Claims lanes that are due, longest first, and loads some items of each."""
 
     def claim_lane(self, token: str, lane: str, *, events: int) -> Sequence[Claim]:
-        """Claims one lane, if it is free and exactly that many events wait in it."""
+        """Claims one lane, if it is free and holds exactly this number of events."""
 
     def claim_head(self, token: str, lane: str) -> Sequence[Claim]:
         """Claims the first item of one lane, if the lane is free and due."""
 
     def rehearse(self, *, lanes: int, items: int) -> int:
-        """Claims lanes as `claim` does, and undoes it at once; returns how many."""
+        """Claims lanes as `claim` does, and rolls back; returns the number of lanes."""
 
     def waiting(self, lane: str) -> int:
-        """How many events wait in a lane."""
+        """The number of events that wait in a lane."""
 
     def renew(self, tokens: Collection[str]) -> None:
         """Prolongs the claims under these tokens."""
 
     def lock(self, token: str, lanes: Collection[str], *, wait: bool) -> set[str]:
-        """In the open transaction: which of the lanes are still ours, and stay so until its end.
+        """In the open transaction: locks the lanes that are still claimed, and returns them.
 
         Without `wait`, lanes that an append has locked are left out.
         """
 
     def release(self, token: str, gone: Mapping[str, int]) -> None:
-        """In the open transaction: gives lanes back, each with some items fewer."""
+        """In the open transaction: releases lanes, each with this number of items fewer."""
 
     def finish(self, items: Collection[int]) -> None:
-        """In the open transaction: these are done."""
+        """In the open transaction: removes applied items, or keeps them as done."""
 
     def unclaim(self, items: Collection[int]) -> None:
-        """In the open transaction: these heads were not tried after all."""
+        """In the open transaction: takes back the counted attempts of heads that were not tried."""
 
     def peek(self, after: int, limit: int) -> Sequence[tuple[int, RawEvent]]:
-        """The ids and events of items behind an id; nothing is claimed."""
+        """The ids and events of the items after an id; nothing is claimed."""
 
     def heartbeat(self, worker: str, stats: RelayStats) -> None:
-        """Says that a process is alive, and what it has done."""
+        """Records that a process is alive, and its counts."""
 
     def clean(self) -> None:
-        """Deletes some items that were kept for long enough, and processes that are gone."""
+        """Deletes some items whose time to be kept is over, and processes that are gone."""
 
     def next_due(self) -> tuple[float | None, bool]:
-        """Seconds until a lane is due, or its claim ends; None if nothing waits.
+        """Seconds until a lane is due or a claim expires, None if nothing waits.
 
-        And whether any lane is claimed, in any process.
+        The second value says whether any process has claimed a lane.
         """

@@ -1,4 +1,4 @@
-"""Time, passed in."""
+"""The port of the clock."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time, passed in, so that tests can hold it still."""
+    """The time. It is passed in, so that tests can control it."""
 
     def now(self) -> datetime:
-        """The present, with a time zone."""
+        """The present time, with a time zone."""
 
     def monotonic(self) -> float:
         """Seconds that never go back."""

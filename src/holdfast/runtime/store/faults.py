@@ -1,4 +1,4 @@
-"""Why a projection has stopped: as it is kept, and as people read it."""
+"""Faults: why a projection has stopped, as it is stored and as operators read it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.runtime.store.clock import Clock
 
 
 def fault_of(error: BaseException, clock: Clock, event: RawEvent | None = None) -> Fault:
-    """The fault that an error makes; without an event, none is to blame."""
+    """The fault of an error; without `event`, no event is to blame."""
     return Fault(
         error_type=type(error).__name__,
         error_message=text_of(error),
@@ -31,19 +31,21 @@ def fault_of(error: BaseException, clock: Clock, event: RawEvent | None = None) 
 
 
 def fault_message(projection: str, fault: Fault) -> str:
-    """A fault in one sentence, with what to do next."""
+    """A fault in one sentence, with the next step."""
     at = "" if fault.position is None else f" at position {fault.position}"
     what = "" if fault.event_type is None else f" on {fault.event_type!r} event {fault.event_id}"
     told = f"projection {projection!r} stopped{at}{what}: {fault.error_type}: {fault.error_message}"
     if fault.needs_reset:
-        return f"{told} (mend the handler, then holdfast reset {projection})"
+        return f"{told} (fix the handler, then holdfast reset {projection})"
     before = "" if fault.position is None else "everything before it is committed; "
-    return f"{told} ({before}mend the cause, then start it again)"
+    return f"{told} ({before}fix the cause, then start it again)"
 
 
 MAX_FRAMES = 50
+"""Maximum number of frames of a traceback; the last ones are kept."""
 
 MAX_CAUSES = 10
+"""Maximum number of causes that are formatted with an error."""
 
 CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
 
@@ -51,15 +53,15 @@ DURING = "\nDuring handling of the above exception, another exception occurred:\
 
 
 def format_error(error: BaseException) -> str:
-    """The error with its traceback, its notes, and the errors it came from."""
+    """The error with its traceback, its notes and its causes."""
     try:
         return "".join(_chain(error, ()))
     except Exception as worse:
-        return f"(the traceback can't be had: {type(worse).__name__})"
+        return f"(no traceback: formatting it raised {type(worse).__name__})"
 
 
 def _chain(error: BaseException, later: tuple[BaseException, ...]) -> Iterator[str]:
-    """The text of an error, given those that came of it."""
+    """The text of an error and its causes; `later` are the errors that it caused."""
     if isinstance(error, BaseExceptionGroup):
         yield from traceback.format_exception(error)
         return
@@ -67,7 +69,7 @@ def _chain(error: BaseException, later: tuple[BaseException, ...]) -> Iterator[s
     cause, said = error.__cause__, CAUSED
     if cause is None and not error.__suppress_context__:
         cause, said = error.__context__, DURING
-    # Who raises an error "from" itself makes a circle.
+    # An error that is raised from itself makes a cycle.
     is_new = cause is not None and all(cause is not known for known in later)
     if cause is not None and is_new and len(later) <= MAX_CAUSES:
         yield from _chain(cause, later)
@@ -87,10 +89,10 @@ def _frame(code: CodeType, line: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a projection stopped; the event's fields are None where no event is to blame.
+    """Why a projection stopped; the event's fields are None if no event is to blame.
 
-    `error` is the exception itself, in the process that has seen it. `needs_reset`: the rows may
-    be ahead of the checkpoint, so that going on would apply events twice.
+    `error` is the exception, in the process that raised it. `needs_reset`: the rows may be ahead of
+    the checkpoint, and to go on would apply events twice.
     """
 
     error_type: str
@@ -105,20 +107,22 @@ class Fault:
 
 
 MAX_MESSAGE_CHARACTERS = 2_000
+"""Maximum length of a stored error message."""
 
 MAX_STACKTRACE_CHARACTERS = 16_000
+"""Maximum length of a stored traceback."""
 
 
 def text_of(error: BaseException) -> str:
-    """An error's message, even where asking for it fails."""
+    """An error's message, even if `str` of it fails."""
     try:
         return str(error)
     except Exception as worse:
-        return f"(its text can't be had: {type(worse).__name__})"
+        return f"(no message: str() raised {type(worse).__name__})"
 
 
 def clean(text: str, limit: int) -> str:
-    """Text that every database takes, cut in the middle where it is too long."""
+    """Text that every database can store, cut in the middle if it is too long."""
     text = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit:
         return text

@@ -15,22 +15,22 @@ class Lease(Protocol):
 
     @property
     def was_given_back(self) -> bool:
-        """Whether the last holder is known to have given it back, rather than died with it."""
+        """Whether the last holder is known to have released it, and not to have died with it."""
 
     def release(self) -> None: ...
 
 
 class Leases(Protocol):
-    """Hands out leases; at most one process holds a projection's."""
+    """Grants leases; at most one process holds the lease of a projection."""
 
     def acquire(self, checkpoint: Checkpoint) -> Lease | None:
-        """The lease, or None while another process has it."""
+        """The lease, or None while another process holds it."""
 
     def is_taken(self, checkpoint: Checkpoint) -> bool:
-        """Whether somebody had the lease a moment ago, so that it need not be asked for."""
+        """Whether a process held the lease a moment ago, so that asking for it is useless."""
 
     def cut_off(self, checkpoint: Checkpoint) -> None:
-        """Undoes what the last leader has begun, where that can be done.
+        """Ends the open transaction of the last leader, if the database can.
 
-        For whoever comes after it: frozen inside a transaction, it would keep that one waiting.
+        A leader that is frozen in a transaction would block its successor.
         """

@@ -1,22 +1,21 @@
-"""What waits in the queue, and why.
+"""Items of the queue: events that wait, and why.
 
 The life of an item in log delivery:
 
-                 fails, Park               its turn, or requeued
+                 fails, Park               due, or requeued
     (the feed) ─────────────▶ dead │ failed ───────────────────▶ applied (the row is gone)
         │                        ▲    │ ▲
         │ its lane is closed     │    └─┘ fails again
         └──────────▶ pending ────┘ becomes the head, fails
         │ fails, Skip
-        └──────────▶ skipped                any of them ──a person──▶ resolved
+        └──────────▶ skipped             any of them ──an operator──▶ resolved
 
 In outbox delivery every event begins as pending, and is processing while a worker has claimed it as
-the head of its lane; otherwise its life is the same. What is applied stays as done for a while,
-where it is kept; and messages for other systems live like events.
+the head of its lane; the rest is the same. With `keep_seconds`, an applied event stays as done for
+that time. Messages to other systems live like events.
 
-Only a lane's head is ever tried: its smallest position, or its smallest version where others write
-the feed. Everything outstanding (pending, failed,
-dead; in outbox delivery also processing) keeps its lane closed.
+Only a lane's head is tried: the smallest position, or on feeds of other systems the smallest
+version. Outstanding items (pending, processing, failed, dead) keep their lane closed.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ Status = Literal["pending", "processing", "failed", "dead", "skipped", "resolved
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 OUTSTANDING: tuple[Status, ...] = ("pending", "processing", "failed", "dead")
-"""What keeps a lane closed."""
+"""The statuses that keep a lane closed."""
 
 EARLY = "VersionGap"
-"""The error of an event that came before another one of its stream."""
+"""The error type of an event that came before an earlier version of its stream."""
 
 MAX_HISTORY = 10
-"""So many of an item's last attempts are kept."""
+"""Maximum number of attempts that are kept with an item; the last ones are."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -62,7 +61,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class FailureHistory:
-    """What is known of an event's failures; `last_attempts` are the last ones, oldest first."""
+    """The failures of an event; `last_attempts` has the last ones, oldest first."""
 
     attempts: int = 0
     first_failed_at: datetime | None = None
@@ -102,11 +101,11 @@ class ParkedEvent:
     event: RawEvent
     history: FailureHistory
     kept: str | None = None
-    """What the event was read from, where another system has written it."""
+    """The record that the event was read from, if another system has written it."""
 
     @property
     def is_early(self) -> bool:
-        """Whether it has failed because it came before another event of its stream."""
+        """Whether it failed because it came before an earlier version of its stream."""
         attempts = self.history.last_attempts
         return bool(attempts) and attempts[-1].error_type == EARLY
 
@@ -119,7 +118,7 @@ class ParkedEvent:
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """What a failed attempt from the queue makes of an item."""
+    """The new state of an item whose attempt has failed."""
 
     id: int
     status: Status
@@ -129,7 +128,7 @@ class FailedAttempt:
 
 
 class QueueItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the queue, as people see it. `data` and `metadata` are JSON text."""
+    """One row of the queue, as operators see it. `data` and `metadata` are JSON text."""
 
     id: int
     projection: str
@@ -159,11 +158,11 @@ class QueueItem(msgspec.Struct, frozen=True, kw_only=True):
     metadata: str
     recorded_at: datetime
     kept: str | None = None
-    """What the event was read from, as JSON text, where others have written it."""
+    """The record that the event was read from, as JSON text, if another system has written it."""
 
 
 class QueueSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which items: those that fit every field that is given. `ids` alone names single items."""
+    """The items that match every given field. `ids` alone names single items."""
 
     ids: tuple[int, ...] = ()
     projection: str | None = None
@@ -176,7 +175,7 @@ class QueueSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueCount(msgspec.Struct, frozen=True):
-    """So many items of one projection, status and error type, and the oldest one's age."""
+    """The number of items of one projection, status and error type, and the age of the oldest."""
 
     projection: str
     status: Status
@@ -186,17 +185,17 @@ class QueueCount(msgspec.Struct, frozen=True):
 
 
 class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command has done, or with `dry_run` would do."""
+    """The result of a command; with `dry_run`, what it would do."""
 
     action: str
     items: tuple[QueueItem, ...]
     left_alone: tuple[QueueItem, ...]
-    """Selected, but in a status that the action is not for."""
+    """Items that were selected, but whose status does not allow the action."""
     dry_run: bool
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    """Who has changed what, when and why."""
+    """One change by an operator: who, what, when and why."""
 
     id: int
     at: datetime
@@ -208,7 +207,7 @@ class AuditRow(msgspec.Struct, frozen=True):
 
 
 def attempt_of(error: BaseException, at: datetime) -> Attempt:
-    """An error as it is kept: bounded, and storable everywhere."""
+    """An error as it is stored, within the limits of length."""
     return Attempt(
         at=at,
         error_type=type(error).__name__,

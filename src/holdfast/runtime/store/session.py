@@ -1,4 +1,4 @@
-"""A runner's own way to the store."""
+"""A runner's session with the database."""
 
 from __future__ import annotations
 
@@ -22,72 +22,72 @@ from holdfast.runtime.store.transaction import RowChanges, Transaction
 
 
 class Session(Protocol):
-    """A runner's own way to the store, used by one thread."""
+    """A runner's session with the database, used by one thread."""
 
     def open_checkpoint(self, projection: str, feed: str) -> Checkpoint:
-        """The checkpoint, made at position 0 if it is not there."""
+        """The checkpoint; a new one is at position 0."""
 
     def prepare(self, definition: Definition) -> None:
-        """Makes the projection's tables fit its definition, or raises SchemaError."""
+        """Creates or changes the projection's tables, or raises SchemaError."""
 
     def take_over(
         self, checkpoint: Checkpoint, *, resumed: bool = False, ended_well: bool = False
     ) -> Checkpoint:
-        """Raises the epoch, which fences every earlier runner, and marks it running.
+        """Raises the epoch, which fences all earlier runners, and sets the state to running.
 
-        `resumed`: this runner was the last to lead it, and has only lost its connection.
-        `ended_well`: the last leader can't have died of an event. What is not known to have ended
-        well counts as a death. Raises ProjectionFaulted where only a reset makes the rows right.
+        `resumed`: this runner was the last leader, and has only lost its connection. `ended_well`:
+        the last leader can't have died of an event. An end that is neither counts as a death.
+        Raises ProjectionFaulted if only a reset makes the rows right.
         """
 
     def lead_on(self, checkpoint: Checkpoint) -> None:
-        """This session takes the place of the one that its runner had before."""
+        """Replaces the session that the runner had before."""
 
     def check_epoch(self, checkpoint: Checkpoint) -> None:
         """Raises Fenced if another runner has taken over, or the projection was reset.
 
-        Raises Revised if a person has changed something.
+        Raises Revised if an operator has changed something.
         """
 
     def closed_lanes(self, checkpoint: Checkpoint) -> Mapping[str, Lane]: ...
 
     def resolved_ahead(self, checkpoint: Checkpoint) -> Set[int]:
-        """Positions after the checkpoint, of a rewind, that a person has dealt with."""
+        """Positions after the checkpoint, because of a rewind, that an operator has resolved."""
 
     def lane_items(self, checkpoint: Checkpoint, lane: str, limit: int) -> Sequence[ParkedEvent]:
-        """What waits in a lane, in order."""
+        """The items of a lane, in order."""
 
     @property
     def foreign_versions(self) -> ForeignVersions:
         """What is known of streams that other systems write."""
 
     def mark(self, checkpoint: Checkpoint, event: RawEvent, attempts: int) -> None:
-        """Notes, durably, that this event is tried alone, in case the process dies of it.
+        """Records durably that this event is tried alone, in case the process dies of it.
 
-        `attempts`: so many times, with this one, processes have tried it alone and died or not yet.
+        `attempts`: the number of processes that have tried it alone, with this one.
         """
 
     def note_wait(
         self, checkpoint: Checkpoint, until: datetime, reason: str, *, keep_mark: bool
     ) -> None:
-        """Notes, durably, why nothing happens until then. `keep_mark`: nothing was tried."""
+        """Records durably why the projection waits. `keep_mark`: the marked event was not tried."""
 
     def release(self, checkpoint: Checkpoint) -> None:
-        """Marks the projection stopped, unless another runner has taken over."""
+        """Sets the state to stopped, unless another runner has taken over."""
 
     def record_fault(self, checkpoint: Checkpoint, fault: Fault) -> None:
-        """Marks the projection faulted, durably, unless another runner has taken over."""
+        """Records the fault durably, unless another runner has taken over."""
 
     def range_statements(self, spec: SqlSpec) -> RangeStatements:
         """A SqlProjection's statements on this session."""
 
     def has_rows(self, table: TableSpec) -> bool:
-        """Whether a table has any row at all."""
+        """Whether a table has a row."""
 
     def load_rows(
         self, table: TableSpec, keys: Sequence[Key]
     ) -> Mapping[Key, tuple[tuple[Any, ...], int]]:
-        """The stored values and position of those rows that exist."""
+        """The stored values and guard of the rows that exist."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Commits at the end of the block; rolls back if it raises."""
@@ -95,27 +95,27 @@ class Session(Protocol):
     def advance(
         self, checkpoint: Checkpoint, to: Advance, rows: tuple[TableSpec, RowChanges] | None = None
     ) -> Checkpoint:
-        """Writes rows and moves the checkpoint on, as a transaction of its own.
+        """Writes rows and advances the checkpoint, in a transaction of its own.
 
-        The same as with `transaction`, and quicker where the database is far away.
+        It does the same as `transaction`, with fewer round trips.
         """
 
     def working(self) -> AbstractContextManager[None]:
-        """Users' code runs in this block, and changes nothing in the store but by its `tx`."""
+        """The block in which users' code runs. It changes the database only by its `tx`."""
 
     def abort(self) -> None:
-        """Ends the transaction that another thread is in, where that can be done."""
+        """Ends the open transaction of another thread, if the database can."""
 
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
-        """The store's failure behind `error`, or None when the store is not to blame."""
+        """The store's failure behind `error`, or None if the store is not to blame."""
 
     def interrupt(self) -> None:
-        """Cancels the statement that runs, if any; may be called from another thread."""
+        """Cancels the running statement, if any; may be called from another thread."""
 
     def refused(self, error: BaseException) -> bool:
-        """Whether the store refused values, which come from events, rather than a statement."""
+        """Whether the store refused values, which come from events, and not a statement."""
 
     def rest(self) -> None:
-        """Lets go of what it holds open, which is opened again when it is needed."""
+        """Closes the connection; it is opened again when it is needed."""
 
     def close(self) -> None: ...

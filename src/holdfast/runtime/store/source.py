@@ -15,8 +15,8 @@ class Chunk:
     """Events in order.
 
     `held`: more events follow, behind an append that is not committed. `through`: no event will
-    appear up to this position, where that is beyond the last event. `more`: more events follow,
-    though these are fewer than asked for.
+    appear up to this position, if it is beyond the last event. `more`: more events follow, though
+    these are fewer than the limit.
     """
 
     events: Sequence[RawEvent]
@@ -26,31 +26,31 @@ class Chunk:
 
 
 class Source(Protocol):
-    """Reads one feed. What it returns is settled: no smaller position appears later."""
+    """Reads one feed. Its events are settled: no smaller position appears later."""
 
     def read(self, after: int, limit: int) -> Chunk:
         """At most `limit` events after a position, in order."""
 
     def head(self) -> int:
-        """The largest position there is, settled or not; 0 for an empty feed."""
+        """The largest position, settled or not; 0 for an empty feed."""
 
     def check(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Raises HoldfastError if the feed no longer has what comes after a checkpoint.
+        """Raises HoldfastError if the feed no longer has the events after a checkpoint.
 
-        Returns the checkpoint, moved on to the feed's beginning if nothing was read before.
+        Returns the checkpoint, which is advanced to the feed's beginning if nothing was read yet.
         """
 
     def verify(self) -> None:
-        """Raises HoldfastError if what was read is not of this feed; called before a commit."""
+        """Raises HoldfastError if the events are not of this feed; called before a commit."""
 
     def has_confirmed(self, checkpoint: Checkpoint) -> bool:
-        """Whether a look of a moment ago has shown the checkpoint's epoch and revision unchanged.
+        """Whether the last read has shown that the checkpoint's epoch and revision are unchanged.
 
-        False: the session has to look.
+        False: the session has to check them.
         """
 
     def forget(self) -> None:
-        """Drops what was read ahead: an operator has changed something."""
+        """Drops events that were read ahead: an operator has changed something."""
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Returns when the feed may have grown since the last read, or in time; and which."""
+        """Waits until the feed may have grown since the last read; False after the timeout."""

@@ -1,4 +1,4 @@
-"""One open transaction of a runner, and what handlers see of it."""
+"""The open transaction of a runner, and the part of it that handlers get."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from holdfast.runtime.store.queue_items import FailedAttempt, NewItem
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """Rows to write: their values, checked, column by column in the table's order.
+    """Rows to write: their checked values, column by column in the table's order.
 
-    `positions`: which event has changed each of them last, by what orders events.
+    `positions`: the guard of each row, by the last event that changed it.
     """
 
     columns: Sequence[Sequence[Any]]
@@ -33,7 +33,7 @@ class HandlerTx(Protocol):
     """A driver's transaction for handlers; see model.projection.Tx."""
 
     has_appended: bool
-    """Whether an append has joined it, so that readers have to be woken."""
+    """Whether an append has joined it, so that readers must be woken."""
 
     @property
     def connection(self) -> Any: ...
@@ -48,40 +48,40 @@ class HandlerTx(Protocol):
 
     @property
     def is_behind(self) -> bool:
-        """Whether a written statement may not be done yet."""
+        """Whether a statement of `write` may not be done yet."""
 
     def flush(self) -> None:
-        """Waits until all written statements are done; raises the first error of them."""
+        """Waits until all statements of `write` are done; raises their first error."""
 
 
 class Transaction(Protocol):
     """One open transaction of a runner."""
 
     def lock_checkpoint(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint as it is now, which no person changes before the transaction ends.
+        """The present checkpoint, locked against operators until the transaction ends.
 
         Raises Fenced if another runner has taken over.
         """
 
     def handling(self, *, savepoint: bool = False) -> AbstractContextManager[HandlerTx]:
-        """Handlers run in this block, and can't end the transaction where that can be prevented.
+        """The block in which handlers run. Ending the transaction is prevented if the database can.
 
-        `savepoint`: it begins with one.
+        `savepoint`: the block begins with one.
         """
 
     def savepoint(self) -> None:
-        """From now on `undo` comes back to here."""
+        """Sets the point to which `undo` returns."""
 
     def undo(self) -> None:
-        """Takes back what has happened since the savepoint, which stays.
+        """Rolls back to the savepoint, which stays.
 
-        Raises TransactionEnded or RolledBack where there is nothing left to come back to.
+        Raises TransactionEnded or RolledBack if the savepoint is gone.
         """
 
     def check_intact(self) -> None:
-        """Raises if a handler has spoilt the transaction.
+        """Raises TransactionEnded if a handler may have committed the transaction.
 
-        TransactionEnded if it may have committed it, RolledBack if it has only undone it.
+        Raises RolledBack if the transaction was rolled back.
         """
 
     def write_rows(self, table: TableSpec, rows: RowChanges) -> None: ...
@@ -89,30 +89,30 @@ class Transaction(Protocol):
     def delete_rows(self, table: TableSpec, keys: Sequence[Key]) -> None: ...
 
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
-        """Moves the checkpoint on; raises Fenced unless epoch and position are as we left them.
+        """Advances the checkpoint; raises Fenced unless epoch and position are unchanged.
 
-        Raises Revised if a person has changed something. What concerns the queue comes after it,
-        so that everybody locks the checkpoint first.
+        Raises Revised if an operator has changed something. Changes of the queue come after it, so
+        that all transactions lock the checkpoint first.
         """
 
     def enqueue(self, checkpoint: Checkpoint, entries: Sequence[NewItem], at: datetime) -> set[int]:
-        """Adds entries to the queue; returns the positions that were not in it before."""
+        """Adds items to the queue; returns the positions that were not in it before."""
 
     def finish_items(self, ids: Sequence[int]) -> None:
         """Takes applied items out of the queue."""
 
     def fail_item(self, failed: FailedAttempt, at: datetime) -> None:
-        """Notes that an item has failed again."""
+        """Records that an item has failed again."""
 
     def move_item(self, item_id: int, lane: str) -> None:
-        """Puts an item into another lane, where it waits in the order of the feed."""
+        """Moves an item to another lane, where it waits in the order of the feed."""
 
     def send(self, letter: DeadLetter) -> None:
-        """Sends a message to those who take its topic."""
+        """Sends a message to the sinks of its topic."""
 
     def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None: ...
 
     def open_lane(self, checkpoint: Checkpoint, lane: str) -> None: ...
 
     def wake_lanes(self, checkpoint: Checkpoint, stream: str, at: datetime) -> Sequence[str]:
-        """Has lanes looked at whose heads are events of the stream; returns their names."""
+        """Makes lanes due whose heads are events of the stream; returns their names."""
