@@ -19,8 +19,8 @@ import msgspec
 from holdfast.errors import AppendError, ConcurrencyError, PayloadError, StoreConflict
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import describe
+from holdfast.sql.database import Run
 from holdfast.sql.journal.encode import EncodedEvent, documents
-from holdfast.sql.journal.join import Run
 from holdfast.sql.journal.journal import Journal, append_steps, drive
 from holdfast.sql.journal.json_lines import decode_line
 

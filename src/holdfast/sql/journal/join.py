@@ -11,12 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from holdfast.errors import AppendError
-from holdfast.sql.database import Database, Row
+from holdfast.sql.database import Database, Row, Run
 from holdfast.sql.journal.join_errors import translated
 from holdfast.sql.queries import pyformat, query
-from holdfast.sql.sqlite.database import SqliteDatabase
 
-Run = Callable[[str, Mapping[str, Any]], list[Row]]
 RunAsync = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
 
 _CLASSES = {
@@ -61,7 +59,7 @@ def joined(connection: Any, database: Database) -> Run:
         with translated(database):
             return _normal(plain(name, params))
 
-    _check_same_file(run, database)
+    database.check_joinable(run)
     return run
 
 
@@ -201,21 +199,6 @@ def _check_sqlite_transaction(raw: Any, hint: str) -> None:
     begins = raw.isolation_level is not None and getattr(raw, "autocommit", None) is not True
     if not (raw.in_transaction or begins):
         raise _no_transaction(hint)
-
-
-def _check_same_file(run: Run, database: Database) -> None:
-    """A transaction of SQLite's holds together what is in one file, and nothing else."""
-    if not isinstance(database, SqliteDatabase):
-        return
-    ((theirs,),) = run("main_file", {})
-    if theirs == database.main_file:
-        return
-    if database.path is None or not theirs or not database.path.samefile(theirs):
-        raise AppendError(
-            f"this connection is on {theirs or 'a database in memory'}, the journal on "
-            f"{database.path or 'another one in memory'}; connection= joins a transaction of the "
-            "journal's own database"
-        )
 
 
 def _expect(database: Database, found: str, library: str) -> None:

@@ -13,9 +13,9 @@ import msgspec
 from holdfast.errors import AppendError, ConcurrencyError, StoreConflict
 from holdfast.model.event import Appended, Event, RawEvent, check_stream
 from holdfast.model.event_types import EventTypes
-from holdfast.sql.database import Database, Row, handled_database
+from holdfast.sql.database import Database, Row, Run, handled_database
 from holdfast.sql.journal.encode import EncodedEvent, EventEncoder, documents
-from holdfast.sql.journal.join import Run, joined, joined_async
+from holdfast.sql.journal.join import joined, joined_async
 from holdfast.threads import in_thread
 
 READ_EVENTS = 1_000

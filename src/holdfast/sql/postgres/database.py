@@ -18,8 +18,9 @@ from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.wake import WakeSignal
 from holdfast.sql import forks
-from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.database import Row, Run, causes, quote
 from holdfast.sql.postgres.column_types import TYPES
+from holdfast.sql.postgres.range_dialect import RANGE_DIALECT
 from holdfast.sql.url import PostgresUrl
 
 try:
@@ -62,6 +63,7 @@ class PostgresDatabase:
     """A PostgreSQL database."""
 
     dialect = "postgres"
+    range_dialect = RANGE_DIALECT
     table_options = ""
 
     def __init__(self, url: PostgresUrl) -> None:
@@ -148,6 +150,9 @@ class PostgresDatabase:
     def cut_off(self, checkpoint_id: int) -> None:
         with self.reading() as connection:
             connection.run("end_runner", {"id": checkpoint_id})
+
+    def check_joinable(self, run: Run) -> None:
+        """Nothing to check: on another database our statements find no journal, and fail."""
 
     def column_ddl(self, column: Column, *, with_default: bool) -> str:
         null = "" if column.optional else " NOT NULL"

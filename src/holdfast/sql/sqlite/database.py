@@ -16,18 +16,19 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakSet
 
-from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.errors import AppendError, ConfigError, StoreUnavailable
 from holdfast.model.row_type import Column
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.wake import WakeSignal
-from holdfast.sql.database import causes, quote
+from holdfast.sql.database import Run, causes, quote
 from holdfast.sql.forks import at_fork, calls, graveyard
 from holdfast.sql.sqlite.change_watcher import ChangeWatcher
 from holdfast.sql.sqlite.column_values import TYPES, encode, literal, plain
 from holdfast.sql.sqlite.connection import BUSY_SECONDS, SqliteConnection, is_closed
 from holdfast.sql.sqlite.fair_lock import FairLock
 from holdfast.sql.sqlite.leases import FileLeases, LocalLeases
+from holdfast.sql.sqlite.range_dialect import RANGE_DIALECT
 from holdfast.sql.sqlite.write_queue import WriteQueue, switch_to_wal, writing_process
 
 OLDEST_SQLITE = (3, 35, 0)
@@ -54,6 +55,7 @@ class SqliteDatabase:
     """A SQLite file, or a database in memory that lives as long as this object."""
 
     dialect = "sqlite"
+    range_dialect = RANGE_DIALECT
     table_options = " WITHOUT ROWID"  # Rows are found by their key: one tree instead of two.
 
     def __init__(self, path: Path | None) -> None:
@@ -142,6 +144,18 @@ class SqliteDatabase:
 
     def cut_off(self, checkpoint_id: int) -> None:
         """Nobody can end another process's transaction here."""
+
+    def check_joinable(self, run: Run) -> None:
+        # A transaction of SQLite covers one file.
+        ((theirs,),) = run("main_file", {})
+        if theirs == self.main_file:
+            return
+        if self.path is None or not theirs or not self.path.samefile(theirs):
+            raise AppendError(
+                f"this connection is on {theirs or 'a database in memory'}, the journal on "
+                f"{self.path or 'another one in memory'}; connection= joins a transaction of the "
+                "journal's own database"
+            )
 
     def column_ddl(self, column: Column, *, with_default: bool) -> str:
         null = "" if column.optional else " NOT NULL"
