@@ -9,12 +9,12 @@ from holdfast.sql.values import uuid
 
 def next_events(connection: Connection, after: int, limit: int) -> EventRange:
     """The next events, settled or not."""
-    return _found(connection, "extent", after, limit=limit)
+    return _found(connection, "next_range", after, limit=limit)
 
 
 def between(connection: Connection, after: int, through: int) -> EventRange:
     """What is there between two positions."""
-    return _found(connection, "stretch", after, through=through)
+    return _found(connection, "range_between", after, through=through)
 
 
 def _found(connection: Connection, query: str, after: int, **limits: int) -> EventRange:

@@ -17,7 +17,7 @@ from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import NewItem, Status
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.store.audit import write_audit
-from holdfast.sql.store.lane_rows import refresh
+from holdfast.sql.store.lane_rows import recount
 from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.store.transaction import SqlTransaction
 from holdfast.sql.values import as_json, uuid
@@ -94,12 +94,12 @@ class DeadLetterImport:
                 if dry_run or not new:
                     return len(new)
                 connection.run("open_checkpoint", names)
-                connection.run("revise", names)
+                connection.run("bump_revision", names)
                 checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
                 at = self._clock.now()
                 added = SqlTransaction(self._database, connection).enqueue(checkpoint, new, at)
                 for lane in sorted({entry.lane for entry in new}):
-                    refresh(connection, self._projection, feed, lane)
+                    recount(connection, self._projection, feed, lane)
                 write_audit(
                     connection,
                     at=at,
@@ -142,7 +142,7 @@ class DeadLetterImport:
         return any(
             uuid(event_id) == letter.event.id
             for position in positions
-            for _, event_id in connection.run("item_at", {**names, "position": position})
+            for _, event_id, *_ in connection.run("item_at", {**names, "position": position})
         )
 
     def _known(

@@ -162,7 +162,7 @@ def _item_of(
     if position is None or position > status.position:
         return None, None, None
     names = {"projection": status.projection, "feed": status.feed, "position": position}
-    for id_, item_status, created_at in connection.run("item_of_fault", names):
+    for id_, _, item_status, created_at in connection.run("item_at", names):
         return id_, item_status, moment(created_at)
     return None, None, None
 
@@ -210,7 +210,7 @@ def _held(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
             "query": None if query is None else query[:MAX_QUERY_CHARACTERS],
         }
         for pid, user, application, state, since, query in connection.run(
-            "append_holders", {"before": visible[0].position if visible else status.head}
+            "open_appends", {"before": visible[0].position if visible else status.head}
         )
     ]
     if not holders:

@@ -9,10 +9,10 @@ from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.outbox.registration import add_types, show
 from holdfast.sql.store.audit import ChangedBy
+from holdfast.sql.store.lane_rows import revoke_claims
 from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.store.shard_layouts import admit, feeds_of, reset_layout
 from holdfast.sql.store.tables import clear_tables
-from holdfast.sql.values import AT_ONCE
 
 
 def reset(database: Database, definition: Definition, change: ChangedBy | None = None) -> list[str]:
@@ -26,24 +26,24 @@ def reset(database: Database, definition: Definition, change: ChangedBy | None =
         with attempt as connection:
             reset_layout(connection, definition)
             connection.run("reset_checkpoint", name)
-            connection.run("be_brief")
+            connection.run("shorten_lock_timeout")
             # An append may come in between: its lane is counted again, under a lock.
             connection.run("reset_lanes", name)
             connection.run("reset_queue", name)
             connection.run("reset_streams", name)
             connection.run("reset_seen", name)
             connection.run("lock_all_lanes", whose)
-            connection.run("count_lanes", whose)
+            connection.run("recount_lanes", whose)
             connection.run("open_empty_lanes", whose)
             if not isinstance(definition.delivery, Outbox):
                 connection.run("forget_outbox_types", name)
                 connection.run("forget_outbox", name)
             else:
                 ((drawn,),) = connection.run("last_drawn")
-                connection.run("reset_outbox", {**name, "until": drawn})
-                connection.run("clear_outbox_types", whose)
+                connection.run("restart_backfill", {**name, "until": drawn})
+                connection.run("forget_outbox_types", name)
                 add_types(connection, definition)
-            connection.run("count_registration")
+            connection.run("record_registration")
             tables = clear_tables(connection, definition)
             if change is not None:
                 change.write(connection, "reset", definition.name, {"tables": tables})
@@ -109,10 +109,7 @@ def pause(database: Database, definition: Definition, change: ChangedBy) -> bool
                 "pause", {**names, "at": change.at, "by": change.by, "note": change.note}
             )
             if paused:
-                # Those who are at work in outbox delivery can't finish.
-                connection.run("be_brief")
-                connection.run("revoke_lanes", {**names, "at": AT_ONCE})
-                connection.run("unclaim_all", names)
+                revoke_claims(connection, names)
                 change.write(connection, "pause", projection, {})
     database.announce()
     return bool(paused)
@@ -122,7 +119,7 @@ def resume(database: Database, projection: str, change: ChangedBy) -> bool:
     """Lets a projection go on; returns whether it was paused."""
     for attempt in operator_transactions(database):
         with attempt as connection:
-            connection.run("hold_layout", {"projection": projection})
+            connection.run("lock_layout", {"projection": projection})
             resumed = connection.run("resume", {"projection": projection})
             if resumed:
                 change.write(connection, "resume", projection, {})
@@ -196,10 +193,10 @@ def rewind(database: Database, definition: Definition, to: int | None, change: C
                 )
             forgotten: list[int] = []
             for names in rewound:
-                items = connection.run("forget_ahead", {**names, "position": position})
+                items = connection.run("delete_items_after", {**names, "position": position})
                 forgotten += [row[0] for row in items]
                 connection.run("open_empty_lanes", names)
-                connection.run("count_lanes", names)
+                connection.run("recount_lanes", names)
             change.write(connection, "rewind", name, {"position": position, "items": forgotten})
     database.announce()
     return position
@@ -207,7 +204,7 @@ def rewind(database: Database, definition: Definition, to: int | None, change: C
 
 def _first_skip(connection: Connection, projection: str, feeds: list[dict[str, str]]) -> int:
     """The position before the first event that was skipped."""
-    found = [connection.run("first_skip", names)[0][0] for names in feeds]
+    found = [connection.run("first_skipped", names)[0][0] for names in feeds]
     first = min((position for position in found if position is not None), default=None)
     if first is None:
         raise HoldfastError(

@@ -20,8 +20,9 @@ from holdfast.sql.journal.join import joined, joined_async
 from holdfast.sql.operate.queue import Queue
 from holdfast.sql.outbox.registration import show
 from holdfast.sql.store.audit import write_audit
+from holdfast.sql.store.lane_rows import revoke_claims
 from holdfast.sql.store.operator_transaction import operator_transactions
-from holdfast.sql.values import AT_ONCE, moment
+from holdfast.sql.values import moment
 from holdfast.threads import in_thread
 
 FORGET = ("reset_lanes", "reset_queue", "forget_outbox_types", "forget_outbox")
@@ -179,9 +180,7 @@ class Outbox:
                 whose = _whose(connection, projection)
                 changed = bool(connection.run("set_mode", {**whose, "mode": mode}))
                 if changed:
-                    connection.run("be_brief")
-                    connection.run("revoke_lanes", {**whose, "at": AT_ONCE})
-                    connection.run("unclaim_all", whose)
+                    revoke_claims(connection, whose)
                     write_audit(
                         connection,
                         at=self._clock.now(),
@@ -204,18 +203,18 @@ class Outbox:
         self._prepare()
         for attempt in operator_transactions(self._database):
             with attempt as connection:
-                connection.run("lock_outbox")
+                connection.run("lock_registry")
                 whose = _whose(connection, projection)
                 ((items,),) = connection.run("count_waiting", whose)
                 if whose["feed"] == JOURNAL:
                     # Whoever is registered under this name again begins after this.
                     ((drawn,),) = connection.run("last_drawn")
-                    connection.run("pass_all", {**whose, "position": drawn})
-                connection.run("be_brief")
+                    connection.run("pass_position", {**whose, "position": drawn})
+                connection.run("shorten_lock_timeout")
                 for statement in FORGET:
                     connection.run(statement, {"projection": projection})
                 connection.run("forget_relays", {**whose, "before": FAR_AHEAD})
-                connection.run("count_registration")
+                connection.run("record_registration")
                 write_audit(
                     connection,
                     at=self._clock.now(),
@@ -315,7 +314,7 @@ def _whose(connection: Connection, projection: str) -> dict[str, str]:
     """The names of an outbox projection, whose checkpoint is locked from now on."""
     for name, feed, *_ in connection.run("outboxes"):
         whose = {"projection": name, "feed": feed}
-        if name == projection and connection.run("revise", whose):
+        if name == projection and connection.run("bump_revision", whose):
             return whose
     raise ConfigError(
         f"projection {projection!r} is not delivered by an outbox on this database; "

@@ -36,7 +36,7 @@ from holdfast.runtime.store.queue_items import (
 from holdfast.sql.database import Connection, Database, Row, refuse_handlers
 from holdfast.sql.operate.dead_letter_import import DeadLetterImport, ImportedDeadLetters
 from holdfast.sql.store.audit import write_audit
-from holdfast.sql.store.lane_rows import refresh, waiting
+from holdfast.sql.store.lane_rows import recount, waiting
 from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.store.transaction import SqlTransaction
 from holdfast.sql.values import as_json, moment, uuid
@@ -184,7 +184,7 @@ class Queue:
                             f"{shard!r}, not {feed!r}; leave the feed out"
                         )
                     names = {"projection": projection, "feed": shard}
-                rows = connection.run("revise", names)
+                rows = connection.run("bump_revision", names)
                 if not rows:
                     raise ConfigError(f"projection {projection!r} has never run here")
                 if connection.run("read_outbox", names):
@@ -215,9 +215,9 @@ class Queue:
                     )
                 lane = self._lane_of(projection, event)
                 work.enqueue(checkpoint, [NewItem(event, lane, "dead")], now)
-                connection.run("pass_event", {**names, "position": position})
-                refresh(connection, projection, names["feed"], lane)
-                ((item_id, _),) = connection.run("item_at", {**names, "position": position})
+                connection.run("pass_position", {**names, "position": position})
+                recount(connection, projection, names["feed"], lane)
+                ((item_id, *_),) = connection.run("item_at", {**names, "position": position})
                 item = self._get(connection, item_id)
                 write_audit(
                     connection,
@@ -297,7 +297,7 @@ class Queue:
                 for place in places:
                     # A lane that a worker has claimed meanwhile stays its own.
                     if place in changed or not waiting(connection, *place):
-                        refresh(connection, *place)
+                        recount(connection, *place)
                 for projection in sorted({item.projection for item in done}):
                     ids = [item.id for item in done if item.projection == projection]
                     write_audit(
@@ -344,7 +344,7 @@ class Queue:
 
     def _shard(self, connection: Connection, projection: str, position: int) -> str:
         """The feed on which a projection comes to an event of the journal."""
-        rows = connection.run("hold_layout", {"projection": projection})
+        rows = connection.run("lock_layout", {"projection": projection})
         shards = rows[0][0] if rows else 1
         if shards == 1:
             return JOURNAL
@@ -366,16 +366,15 @@ class Queue:
     def _lock(connection: Connection, items: Sequence[QueueItem]) -> Sequence[tuple[str, str, str]]:
         """Locks the lanes of items that keep them closed, and returns them."""
         for projection, feed in sorted({(item.projection, item.feed) for item in items}):
-            found = connection.run("revise", {"projection": projection, "feed": feed})
+            found = connection.run("bump_revision", {"projection": projection, "feed": feed})
             layout = [] if found else connection.run("read_layout", {"projection": projection})
             if layout and shards_in(feed) not in (None, layout[0][0]):
                 raise StoreConflict(f"shards of projection {projection!r} have changed meanwhile")
         places = sorted({(i.projection, i.feed, i.lane) for i in items if i.status in OUTSTANDING})
-        connection.run("be_brief")
+        connection.run("shorten_lock_timeout")
         for (projection, feed), group in groupby(places, key=lambda place: place[:2]):
             lanes = as_json([lane for *_, lane in group])
             names = {"projection": projection, "feed": feed, "lanes": lanes}
-            connection.run("make_lanes", names)
             connection.run("lock_lanes", names)
         return places
 

@@ -17,6 +17,7 @@ from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, OutboxState, Rel
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import ParkedEvent
 from holdfast.sql.database import Connection, Database
+from holdfast.sql.store.lane_rows import waiting
 from holdfast.sql.store.session import SqlSession, needs_reset, waiting_item
 from holdfast.sql.values import as_json, moment
 
@@ -109,7 +110,7 @@ class SqlClaims:
         self, statement: str, token: str, items: int, which: Mapping[str, Any]
     ) -> list[Claim]:
         with self._connection.transaction():
-            self._connection.run("hold_gate", self._whose)
+            self._connection.run("lock_checkpoint_shared", self._whose)
             if not self.state().is_open:
                 return []
             return self._take(statement, token, items, which)
@@ -138,7 +139,7 @@ class SqlClaims:
         ]
 
     def waiting(self, lane: str) -> int:
-        return int(self._connection.run("lane_count", {**self._whose, "lane": lane})[0][0])
+        return waiting(self._connection, **self._whose, lane=lane)
 
     def renew(self, tokens: Collection[str]) -> None:
         names = {"lease_seconds": LEASE_SECONDS, "tokens": as_json(list(tokens))}
@@ -147,17 +148,17 @@ class SqlClaims:
 
     def lock(self, token: str, lanes: Collection[str], *, wait: bool) -> set[str]:
         names = {**self._whose, "token": token, "lanes": as_json(list(lanes))}
-        rows = self._connection.run("hold_claims" if wait else "hold_free_claims", names)
+        rows = self._connection.run("lock_claims" if wait else "lock_free_claims", names)
         return {lane for (lane,) in rows}
 
     def release(self, token: str, gone: Mapping[str, int]) -> None:
         names = {**self._whose, "token": token, "now": self._clock.now()}
         if any(gone.values()):
-            closed = self._connection.run("close_claims", {**names, "lanes": _lanes(gone)})
+            closed = self._connection.run("open_finished_lanes", {**names, "lanes": _lanes(gone)})
             left = gone.keys() - {lane for (lane,) in closed}
             gone = {lane: gone[lane] for lane in left}
         if gone:
-            self._connection.run("settle_claims", {**names, "lanes": _lanes(gone)})
+            self._connection.run("release_claims", {**names, "lanes": _lanes(gone)})
 
     def finish(self, items: Collection[int]) -> None:
         if items:
@@ -173,7 +174,7 @@ class SqlClaims:
 
     def peek(self, after: int, limit: int) -> list[tuple[int, RawEvent]]:
         names = {**self._whose, "after": after, "limit": limit}
-        rows = self._connection.run("look_at_items", names)
+        rows = self._connection.run("peek_items", names)
         events = self._connection.raw_events([row[1:] for row in rows])
         return [(row[0], event) for row, event in zip(rows, events, strict=True)]
 
@@ -186,7 +187,7 @@ class SqlClaims:
             "at": self._clock.now(),
         }
         with self._connection.transaction():
-            self._connection.run("see_relay", names)
+            self._connection.run("relay_heartbeat", names)
 
     def clean(self) -> None:
         now = self._clock.now()
@@ -194,7 +195,7 @@ class SqlClaims:
         done = {**self._whose, "before": kept_until, "limit": CLEANED_ITEMS}
         for _ in range(CLEANED_TIMES):
             with self._connection.transaction():
-                cleaned = self._connection.run("clean_items", done)
+                cleaned = self._connection.run("delete_done_items", done)
             if len(cleaned) < CLEANED_ITEMS:
                 break
         gone = {**self._whose, "before": now - timedelta(seconds=GONE_SECONDS)}
@@ -203,7 +204,7 @@ class SqlClaims:
             if relays:
                 applied, failed = (sum(figures) for figures in zip(*relays, strict=True))
                 self._connection.run(
-                    "count_gone", {**self._whose, "applied": applied, "failed": failed}
+                    "count_ended_relays", {**self._whose, "applied": applied, "failed": failed}
                 )
 
     def next_due(self) -> tuple[float | None, bool]:

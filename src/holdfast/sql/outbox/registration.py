@@ -39,7 +39,7 @@ def register(database: Database, definition: Definition) -> None:
         _check_mode(definition, mode, known[0][0])
         return
     with database.writing() as connection:
-        connection.run("lock_outbox")
+        connection.run("lock_registry")
         for name, feed, *_ in connection.run("outboxes"):
             if name == definition.name and feed != definition.feed:
                 raise ConfigError(
@@ -53,15 +53,15 @@ def register(database: Database, definition: Definition) -> None:
         if is_new:
             # Whoever has led it by the log is fenced, and what was parked is counted.
             connection.run("begin_relay", whose)
-            connection.run("count_lanes", whose)
+            connection.run("recount_lanes", whose)
         if is_new and definition.delivery.start == "now":
             end = connection.settled_end()
             connection.run("move_backfill", {**whose, "after": 0, "through": end})
         add_types(connection, definition)
-        connection.run("count_registration")
+        connection.run("record_registration")
     with database.writing() as connection:
-        connection.run("lock_outbox")
-        connection.run("show_outbox")
+        connection.run("lock_registry")
+        connection.run("publish_registration")
         # Messages that were sent before are nowhere.
         until = 0 if definition.feed == MESSAGES else connection.run("last_drawn")[0][0]
         connection.run("set_backfill", {**whose, "until": until})
@@ -92,8 +92,8 @@ def _check_mode(definition: Definition, mode: Mode, now: str) -> None:
 def show(database: Database) -> None:
     """Whoever looks at the past from now on can tell that it is the past."""
     with database.writing() as connection:
-        connection.run("lock_outbox")
-        connection.run("show_outbox")
+        connection.run("lock_registry")
+        connection.run("publish_registration")
 
 
 def add_types(connection: Connection, definition: Definition) -> None:
@@ -114,5 +114,5 @@ def first_left(database: Database, projection: str, feed: str, position: int) ->
         _, until, backfilled, *_ = connection.run("read_outbox", whose)[0]
         if until is None or backfilled < min(until, position):
             return int(backfilled) + 1
-        ((found,),) = connection.run("outbox_reached", whose | {"position": position})
+        ((found,),) = connection.run("first_undelivered", whose | {"position": position})
     return None if found is None else int(found)

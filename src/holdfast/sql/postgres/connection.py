@@ -93,7 +93,7 @@ class PostgresConnection:
             after,
             read=read,
             drawn=lambda: int(self.run("last_drawn")[0][0]),
-            bound=lambda: self.run("in_flight")[0][0],
+            bound=lambda: self.run("lowest_open_append")[0][0],
         )
         if ahead and not held and 1 < limit == len(rows):
             self._read_ahead(rows[-1][0], limit)
@@ -108,7 +108,7 @@ class PostgresConnection:
 
     def settled_end(self) -> int:
         drawn = int(self.run("last_drawn")[0][0])
-        bound = self.run("in_flight")[0][0]
+        bound = self.run("lowest_open_append")[0][0]
         return drawn if bound is None else min(drawn, bound)
 
     def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:

@@ -145,11 +145,11 @@ class PostgresDatabase:
     def depose(self, checkpoint_id: int) -> None:
         # The runner's own connection too: frozen inside a transaction, it holds the checkpoint.
         with self.reading() as connection:
-            connection.run("end_leader", {"id": checkpoint_id})
+            connection.run("terminate_leader", {"id": checkpoint_id})
 
     def cut_off(self, checkpoint_id: int) -> None:
         with self.reading() as connection:
-            connection.run("end_runner", {"id": checkpoint_id})
+            connection.run("terminate_runner", {"id": checkpoint_id})
 
     def check_joinable(self, run: Run) -> None:
         """Nothing to check: on another database our statements find no journal, and fail."""

@@ -88,7 +88,7 @@ def next_settled(connection: Connection, after: int, limit: int) -> EventRange:
         after,
         read=lambda: connection.run("positions", {"after": after, "limit": limit}),
         drawn=lambda: int(connection.run("last_drawn")[0][0]),
-        bound=lambda: connection.run("in_flight")[0][0],
+        bound=lambda: connection.run("lowest_open_append")[0][0],
     )
     if not rows:
         return EventRange(after, after, 0, None, held)

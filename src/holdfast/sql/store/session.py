@@ -85,6 +85,9 @@ class SqlSession:
         names = {"id": checkpoint.id, "leader": process_name(), "resumed": resumed, "died": died}
         with self.connection.transaction():
             rows = self.connection.run("take_over", names)
+            if rows:
+                epoch = Checkpoint(*rows[0]).epoch
+                self.connection.run("lead_on", {"id": checkpoint.id, "epoch": epoch})
         if not rows:
             if self.connection.run("read_outbox", of(checkpoint)):
                 raise ProjectionFaulted(
@@ -145,7 +148,9 @@ class SqlSession:
 
     def renumber(self, checkpoint: Checkpoint, events: Mapping[int, RawEvent]) -> None:
         with self.connection.transaction():
-            if not self.connection.run("hold", {"id": checkpoint.id, "epoch": checkpoint.epoch}):
+            if not self.connection.run(
+                "lock_checkpoint", {"id": checkpoint.id, "epoch": checkpoint.epoch}
+            ):
                 raise fenced(checkpoint)
             for id_, event in events.items():
                 names = {"id": id_, "stream": event.stream, "version": event.version}
@@ -199,7 +204,7 @@ class SqlSession:
     ) -> None:
         with self.connection.transaction():
             self.connection.run(
-                "note_wait",
+                "record_wait",
                 {
                     "id": checkpoint.id,
                     "epoch": checkpoint.epoch,

@@ -66,7 +66,7 @@ class SqlShardLayouts:
         for attempt in operator_transactions(self._database):
             with attempt as connection:
                 connection.run("begin_layout", {**name, "shards": definition.shards})
-                now = then = ShardLayout(*connection.run("hold_layout", name)[0])
+                now = then = ShardLayout(*connection.run("lock_layout", name)[0])
                 goes_back = shards == now.shards
                 if not goes_back:
                     _check_changeable(connection, definition.name)
@@ -86,7 +86,7 @@ class SqlShardLayouts:
             return False
         for attempt in operator_transactions(self._database):
             with attempt as connection:
-                layout = ShardLayout(*connection.run("hold_layout", {"projection": projection})[0])
+                layout = ShardLayout(*connection.run("lock_layout", {"projection": projection})[0])
                 then = _step(connection, projection, layout, _revise(connection, projection))
         self._database.announce()
         return layout != then and then.next_shards is None
@@ -116,7 +116,7 @@ def admit(connection: Connection, projection: str, feed: str) -> None:
         return
     name = {"projection": projection}
     connection.run("begin_layout", {**name, "shards": own})
-    shards, *_ = connection.run("hold_layout", name)[0]
+    shards, *_ = connection.run("lock_layout", name)[0]
     if shards != own:
         raise LayoutChanged(
             f"projection {projection!r} runs in {shards} shards on this database, and this code "
@@ -128,7 +128,7 @@ def admit(connection: Connection, projection: str, feed: str) -> None:
 def reset_layout(connection: Connection, definition: Definition) -> None:
     """A projection that begins again has as many shards as the code says."""
     name = {"projection": definition.name}
-    if connection.run("hold_layout", name):
+    if connection.run("lock_layout", name):
         wanted = shard_feeds(definition.shards)
         for feed in wanted:
             connection.run("open_checkpoint", {**name, "feed": feed})  # As paused as the others.
@@ -144,7 +144,7 @@ def feeds_of(connection: Connection, definition: Definition) -> list[str]:
         return [definition.feed]
     name = {"projection": definition.name}
     connection.run("begin_layout", {**name, "shards": definition.shards})
-    return ShardLayout(*connection.run("hold_layout", name)[0]).feeds
+    return ShardLayout(*connection.run("lock_layout", name)[0]).feeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class _ShardAt:
 
 def _revise(connection: Connection, projection: str) -> dict[str, _ShardAt]:
     """All shards there are, by feed."""
-    rows = connection.run("revise_all", {"projection": projection})
+    rows = connection.run("fence_shards", {"projection": projection})
     return {feed: _ShardAt(*rest) for feed, *rest in rows}
 
 

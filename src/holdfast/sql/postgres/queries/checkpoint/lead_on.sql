@@ -1,4 +1,4 @@
--- PostgreSQL differs: whoever leads has another connection now, which an operator must be able to end.
+-- PostgreSQL differs: an operator can end the leader's connection.
 UPDATE holdfast_checkpoint
 SET
     leader_pid = pg_backend_pid(),

@@ -1,16 +1,16 @@
--- SQLite differs: a connection has no process id.
+-- Begins a new epoch, unless the projection needs a reset or is delivered by an outbox.
 UPDATE holdfast_checkpoint
 SET
     epoch = epoch + 1,
     unclean_ends = CASE
-        WHEN :resumed THEN unclean_ends
-        WHEN state <> 'running' OR NOT :died THEN 0
+        WHEN CAST(:resumed AS boolean) THEN unclean_ends
+        WHEN state <> 'running' OR NOT CAST(:died AS boolean) THEN 0
         WHEN unclean_position = position THEN unclean_ends + 1
         ELSE 1
     END,
     unclean_position = position,
-    mark_position = CASE WHEN :died THEN mark_position END,
-    mark_attempts = CASE WHEN :died THEN mark_attempts ELSE 0 END,
+    mark_position = CASE WHEN CAST(:died AS boolean) THEN mark_position END,
+    mark_attempts = CASE WHEN CAST(:died AS boolean) THEN mark_attempts ELSE 0 END,
     state = 'running',
     asked_by = NULL,
     leader = :leader
