@@ -19,7 +19,7 @@ from holdfast.sql.journal.encode import EventEncoder
 from holdfast.sql.journal.join import joined, joined_async
 from holdfast.sql.operate.queue import Queue
 from holdfast.sql.outbox.registration import show
-from holdfast.sql.store.audit import write_audit
+from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import revoke_claims
 from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.values import moment
@@ -181,15 +181,7 @@ class Outbox:
                 changed = bool(connection.run("set_mode", {**whose, "mode": mode}))
                 if changed:
                     revoke_claims(connection, whose)
-                    write_audit(
-                        connection,
-                        at=self._clock.now(),
-                        by=by,
-                        action="mode",
-                        projection=projection,
-                        subject={"mode": mode},
-                        note=note,
-                    )
+                    self._by(by, note).write(connection, "mode", projection, {"mode": mode})
         self._database.announce()
         return changed
 
@@ -215,15 +207,7 @@ class Outbox:
                     connection.run(statement, {"projection": projection})
                 connection.run("forget_relays", {**whose, "before": FAR_AHEAD})
                 connection.run("record_registration")
-                write_audit(
-                    connection,
-                    at=self._clock.now(),
-                    by=by,
-                    action="forget",
-                    projection=projection,
-                    subject={"items": items},
-                    note=note,
-                )
+                self._by(by, note).write(connection, "forget", projection, {"items": items})
         show(self._database)
         return int(items)
 
@@ -258,18 +242,13 @@ class Outbox:
             self._queue.requeue(QueueSelection(ids=(item_id,)), by=by, note=note)
         self._replay(item)
         with self._database.writing() as connection:
-            write_audit(
-                connection,
-                at=self._clock.now(),
-                by=by,
-                action="replay",
-                projection=item.projection,
-                subject={"items": [item_id]},
-                note=note,
-            )
+            self._by(by, note).write(connection, "replay", item.projection, {"items": [item_id]})
         self._database.announce()
         left = [i for i in self._queue.list(QueueSelection(ids=(item_id,))) if i.status != "done"]
         return left[0] if left else None
+
+    def _by(self, by: str, note: str | None) -> ChangedBy:
+        return ChangedBy(by, self._clock.now(), note)
 
     def _message(
         self,
