@@ -1,7 +1,7 @@
 """Joins an open transaction of the caller's: sqlite3, psycopg, SQLAlchemy or Django.
 
-Nothing is imported that the caller has not imported: a connection tells by its class what it is.
-Our statements leave the connection's settings alone.
+A connection is recognised by its class, so that no library is imported that the caller has not
+imported. Our statements leave the connection's settings alone.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _CLASSES = {
     ("django", "BaseDatabaseWrapper"): "Django",
     ("django", "ConnectionProxy"): "Django",
 }
-"""What can be joined, by the package and the name of its class or of a class it derives from."""
+"""The library of a connection, by the package and the name of its class or of a base class."""
 
 LENT_BY = "holdfast.tx"
-"""Where a SQLAlchemy connection that works in a handler's transaction notes whose that is."""
+"""Key under which a SQLAlchemy connection in a handler's transaction keeps the handler's tx."""
 
 
 def joined(connection: Any, database: Database) -> Run:
@@ -110,7 +110,7 @@ def _psycopg(raw: Any, database: Database) -> Run:
     _check_psycopg(raw, database)
 
     def run(name: str, params: Mapping[str, Any]) -> list[Row]:
-        # Not raw.cursor(): the connection may make cursors of another parameter style.
+        # Not raw.cursor(), whose cursors may have another parameter style.
         with Cursor(raw, row_factory=tuple_row) as cursor:
             return cursor.execute(_pyformat(name, database), params).fetchall()
 
@@ -226,7 +226,7 @@ def _pyformat(name: str, database: Database) -> str:
 
 
 def _normal(rows: list[Row]) -> list[Row]:
-    """Text as str, whatever the connection makes of it (text_factory, client_encoding)."""
+    """Text as str, even if text_factory or client_encoding makes bytes of it."""
     return [
         tuple(bytes(v).decode() if isinstance(v, bytes | bytearray) else v for v in row)
         for row in rows

@@ -1,4 +1,4 @@
-"""What operators do to a projection as a whole."""
+"""Operators' changes to a whole projection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.model.definition import Definition, Fold, Log, Outbox
 from holdfast.model.feed_names import shard_feeds
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.sql.database import Connection, Database
-from holdfast.sql.outbox.registration import add_types, show
+from holdfast.sql.outbox.registration import add_types, publish
 from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import revoke_claims
 from holdfast.sql.store.operator_transaction import operator_transactions
@@ -18,7 +18,7 @@ from holdfast.sql.store.tables import clear_tables
 def reset(database: Database, definition: Definition, change: ChangedBy | None = None) -> list[str]:
     """Clears a projection's tables and checkpoint in one transaction; returns the tables' names.
 
-    Whoever runs it now is fenced, and begins again at the first event.
+    The present runner is fenced, and begins again at the first event.
     """
     name = {"projection": definition.name}
     whose = {**name, "feed": definition.feed}
@@ -27,7 +27,7 @@ def reset(database: Database, definition: Definition, change: ChangedBy | None =
             reset_layout(connection, definition)
             connection.run("reset_checkpoint", name)
             connection.run("shorten_lock_timeout")
-            # An append may come in between: its lane is counted again, under a lock.
+            # An append may commit in between: its lane is recounted, under a lock.
             connection.run("reset_lanes", name)
             connection.run("reset_queue", name)
             connection.run("reset_streams", name)
@@ -47,7 +47,7 @@ def reset(database: Database, definition: Definition, change: ChangedBy | None =
             tables = clear_tables(connection, definition)
             if change is not None:
                 change.write(connection, "reset", definition.name, {"tables": tables})
-    show(database)
+    publish(database)
     database.announce()
     return tables
 
@@ -60,7 +60,7 @@ def owned_tables(database: Database, definition: Definition) -> list[str]:
 
 
 def depose(database: Database, projection: str, change: ChangedBy | None = None) -> int:
-    """Takes the projection from whoever runs it; returns how many leases it had."""
+    """Takes the projection from its runners; returns how many leases they had."""
     with database.reading() as connection:
         rows = connection.run("checkpoints_of", {"projection": projection})
     found = {checkpoint_id: epoch for checkpoint_id, epoch, *_ in rows}
@@ -68,9 +68,9 @@ def depose(database: Database, projection: str, change: ChangedBy | None = None)
     for checkpoint_id, epoch in found.items():
         for attempt in operator_transactions(database):
             with attempt as connection:
-                # In here: where nothing can be written, nothing has changed.
+                # In here: if nothing can be written, nothing is changed.
                 database.depose(checkpoint_id)
-                # Under a later epoch somebody has taken over already, and is not meant.
+                # A runner with a later epoch has taken over already, and stays.
                 connection.run("raise_epoch", {"id": checkpoint_id, "epoch": epoch})
                 if change is not None:
                     change.write(connection, "depose", projection, {"epoch": epoch})
@@ -83,7 +83,7 @@ def read_positions(
     """Position and state of a projection's checkpoint on a feed; None: on all its shards."""
     name = {"projection": definition.name}
     with database.reading() as connection:
-        # In this order: where shards change in between, one of the new ones is missed.
+        # In this order: if shards change in between, one of the new ones is missing.
         is_journals = isinstance(definition.delivery, Log)
         layouts = connection.run("read_layout", name) if is_journals else []
         rows = connection.run("checkpoints_of", name)
@@ -184,7 +184,7 @@ def rewind(database: Database, definition: Definition, to: int | None, change: C
         with attempt as connection:
             feeds = [{"projection": name, "feed": f} for f in feeds_of(connection, definition)]
             position = _first_skip(connection, name, feeds) if to is None else to
-            # All of them, and not one after the other.
+            # All feeds, before the error.
             rewound = [f for f in feeds if connection.run("rewind", {**f, "position": position})]
             if not rewound:
                 raise HoldfastError(

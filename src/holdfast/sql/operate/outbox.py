@@ -1,4 +1,4 @@
-"""Outbox delivery as people see it: what waits, who works, in which mode; and messages to send."""
+"""Outbox delivery for operators: its state, its mode, its workers; and sending messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.sql.database import Connection, Database, Row, handled_database, r
 from holdfast.sql.journal.encode import EventEncoder
 from holdfast.sql.journal.join import joined, joined_async
 from holdfast.sql.operate.queue import Queue
-from holdfast.sql.outbox.registration import show
+from holdfast.sql.outbox.registration import publish
 from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import revoke_claims
 from holdfast.sql.store.operator_transaction import operator_transactions
@@ -29,13 +29,13 @@ FORGET = ("reset_lanes", "reset_queue", "forget_outbox_types", "forget_outbox")
 FAR_AHEAD = datetime.max.replace(tzinfo=UTC)
 
 ALIVE_SECONDS = 10.0
-"""A process that was seen so lately is taken for alive."""
+"""Maximum age of the heartbeat of a live process."""
 
 
 class RelayStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that delivers a projection, or has done so, and what came of its attempts.
+    """A process that delivers a projection, or has done so, and the results of its attempts.
 
-    In shadow mode it has `looked` at events, for so many seconds, and could not decode the
+    In shadow mode it has `looked` at events for `looked_seconds`, and could not decode the
     `unreadable` ones.
     """
 
@@ -136,7 +136,7 @@ class Outbox:
         return _sent(message, await run("send", message))
 
     def report(self, *, status: Status | None = None, limit: int = 10) -> Sequence[OutboxReport]:
-        """How each projection stands, with its oldest items in a status, or that have failed."""
+        """The state of each projection, with its oldest items in a status, or oldest failures."""
         self._prepare()
         now = self._clock.now()
         with self._database.reading() as connection:
@@ -169,7 +169,7 @@ class Outbox:
     def set_mode(self, projection: str, mode: Mode, *, by: str, note: str | None = None) -> bool:
         """Changes how a projection is delivered, in all processes; returns whether it was another.
 
-        When this returns, whoever was at work in another mode can't finish.
+        When this returns, workers that began in another mode can't finish.
         """
         if mode not in MODES:
             raise ConfigError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
@@ -188,8 +188,8 @@ class Outbox:
     def forget(self, projection: str, *, by: str, note: str | None = None) -> int:
         """Ends outbox delivery for a projection or a sink that is gone from the code.
 
-        Nothing is queued for it from then on, and what waits in its queue is deleted; returns how
-        many items that were. Its tables and its checkpoint stay.
+        Nothing is queued for it from then on, and its waiting items are deleted; returns their
+        number. Its tables and its checkpoint stay.
         """
         refuse_handlers(self._database, "a projection")
         self._prepare()
@@ -199,7 +199,7 @@ class Outbox:
                 whose = _whose(connection, projection)
                 ((items,),) = connection.run("count_waiting", whose)
                 if whose["feed"] == JOURNAL:
-                    # Whoever is registered under this name again begins after this.
+                    # A later registration under this name begins after this.
                     ((drawn,),) = connection.run("last_drawn")
                     connection.run("pass_position", {**whose, "position": drawn})
                 connection.run("shorten_lock_timeout")
@@ -208,15 +208,15 @@ class Outbox:
                 connection.run("forget_relays", {**whose, "before": FAR_AHEAD})
                 connection.run("record_registration")
                 self._by(by, note).write(connection, "forget", projection, {"items": items})
-        show(self._database)
+        publish(self._database)
         return int(items)
 
     def replay(self, item_id: int, *, by: str, note: str | None = None) -> QueueItem | None:
-        """Tries one item now, in this process, whatever its attempts and its time.
+        """Tries one item now, in this process, regardless of its attempts and its next attempt.
 
-        Returns None if it was applied, else the item with its new error, of which its policy has
-        said what follows. It must be the first one of its lane, and no worker may have it; one that
-        is failed or dead is requeued for it.
+        Returns None if it was applied, else the item with its new error, on which its policy has
+        decided. The item must be the head of its lane, and no worker may have claimed it. A failed
+        or dead item is requeued first.
         """
         item = self._queue.get(item_id)
         with self._database.reading() as connection:

@@ -236,7 +236,7 @@ class Queue:
                             then(connection, item)
                 changed = {(item.projection, item.feed, item.lane) for item in done}
                 for place in places:
-                    # A lane that a worker has claimed meanwhile stays its own.
+                    # A lane that did not change keeps the claim of its worker.
                     if place in changed or not waiting(connection, *place):
                         recount(connection, *place)
                 for projection in sorted({item.projection for item in done}):
@@ -248,7 +248,7 @@ class Queue:
     def _choose(
         self, connection: Connection, action: str, selection: QueueSelection, limit: int
     ) -> tuple[tuple[QueueItem, ...], tuple[QueueItem, ...]]:
-        """The items that an action is for, and those that were meant but are not."""
+        """The items that an action takes, and the selected ones that it leaves alone."""
         allowed = ACTIONS[action]
         found: Sequence[QueueItem]
         if selection.ids:
@@ -266,7 +266,7 @@ class Queue:
 
     @staticmethod
     def _lock(connection: Connection, items: Sequence[QueueItem]) -> Sequence[tuple[str, str, str]]:
-        """Locks the lanes of items that keep them closed, and returns them."""
+        """Locks the lanes that these items keep closed, and returns them."""
         for projection, feed in sorted({(item.projection, item.feed) for item in items}):
             found = connection.run("bump_revision", {"projection": projection, "feed": feed})
             layout = [] if found else connection.run("read_layout", {"projection": projection})
@@ -281,7 +281,7 @@ class Queue:
         return places
 
     def _accept_gap(self, connection: Connection, item: QueueItem) -> None:
-        """The stream is where the item expects it to be."""
+        """Moves the stream to the version before an item that came too early."""
         if item.error_type != EARLY:
             return
         if _waits_before(connection, item):
@@ -293,9 +293,9 @@ class Queue:
         _pass_version(connection, item, item.version - 1)
 
     def _pass_resolved(self, connection: Connection, item: QueueItem) -> None:
-        """The stream goes on behind the item; if something waits before it, when that is done.
+        """Moves the stream past a resolved item, unless an earlier version still waits.
 
-        Not behind one that came too early: what it missed may still come.
+        Not past an item that came too early: the missing versions may still come.
         """
         source = self._source_of(item.projection)
         intake = None if source is None else source.intake()

@@ -1,4 +1,4 @@
-"""The claims of those who work on outbox projections, on SQL databases."""
+"""The claims of outbox workers, on SQL databases."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from holdfast.sql.store.session import SqlSession, needs_reset, waiting_item
 from holdfast.sql.values import as_json, moment
 
 BACKFILL_EVENTS = 5_000
-"""Positions that are put into the queue in one transaction."""
+"""Maximum of events that a backfill puts into the queue in one transaction."""
 
 CLEANED_ITEMS = 1_000
-"""Items that are deleted at once, of those that were kept for long enough."""
+"""Maximum of done items that are deleted in one transaction."""
 
 CLEANED_TIMES = 20
-"""How often at most, in a row."""
+"""Maximum of such transactions in a row."""
 
-GONE_SECONDS = 3_600.0
-"""A process that was not seen for so long is gone: what it did is counted with the rest."""
+ENDED_SECONDS = 3_600.0
+"""Time without a heartbeat after which a process has ended: its figures go into the totals."""
 
 
 class _Rehearsed(Exception):
@@ -82,7 +82,7 @@ class SqlClaims:
         names = {**self._whose, "after": after, "through": through}
         with self._connection.transaction():
             if not self._connection.run("move_backfill", names):
-                return int(until - after)  # Somebody else has moved it on.
+                return int(until - after)  # Another process has moved the backfill.
             added = self._connection.run("backfill", names | {"at": self._clock.now()})
             lanes = Counter(lane for (lane,) in added)
             self._run_lanes(
@@ -129,7 +129,7 @@ class SqlClaims:
             found.setdefault(lane, []).append(waiting_item(self._connection, tuple(row)))
         heads = [waiting[0].id for waiting in found.values()]
         self._connection.run("claim_heads", {**leased, "ids": as_json(heads), "worker": token})
-        # A lane in which nothing waits, which should not be, is given back.
+        # An empty lane should not have a row; it is released.
         empty = set(claimed) - found.keys()
         if empty:
             self.release(token, dict.fromkeys(empty, 0))
@@ -198,7 +198,7 @@ class SqlClaims:
                 cleaned = self._connection.run("delete_done_items", done)
             if len(cleaned) < CLEANED_ITEMS:
                 break
-        gone = {**self._whose, "before": now - timedelta(seconds=GONE_SECONDS)}
+        gone = {**self._whose, "before": now - timedelta(seconds=ENDED_SECONDS)}
         with self._connection.transaction():
             relays = self._connection.run("forget_relays", gone)
             if relays:

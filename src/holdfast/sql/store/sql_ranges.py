@@ -28,7 +28,7 @@ class SqlRangeStatements:
     def __init__(
         self, database: Database, connection: Callable[[], Connection], spec: SqlSpec
     ) -> None:
-        """`connection`: the session's, which is not always the same."""
+        """`connection`: the session's, which may change."""
         self._database, self._connection = database, connection
         self._types = {f"type_{n}": name for n, name in enumerate(spec.types or ())}
         own = database.range_dialect
@@ -85,7 +85,7 @@ def _statements(spec: SqlSpec, own: RangeDialect, relation: str) -> list[str]:
     columns += [
         f"{own.column(field)} AS {own.escaped(quote(field.column))}" for field in spec.fields
     ]
-    # Not materialised: what a statement does not read of it is not computed.
+    # Not materialised: columns that a statement does not read are not computed.
     batch = f"batch AS NOT MATERIALIZED (SELECT {', '.join(columns)} FROM {relation})"
     statements = []
     for statement in spec.statements:

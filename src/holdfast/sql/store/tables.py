@@ -1,4 +1,4 @@
-"""The tables that projections own: made, widened, emptied, and refused when they don't fit."""
+"""The tables of projections: created, extended by columns, emptied, or refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.sql.database import Connection, Database, quote
 
 
 def prepare_tables(database: Database, connection: Connection, definition: Definition) -> None:
-    """Makes what is missing, adds new columns, and raises SchemaError for any other change."""
+    """Creates missing tables, adds new columns, and raises SchemaError for any other change."""
     with connection.transaction():
         connection.run("lock_tables")
         for name, declared in definition.tables.items():

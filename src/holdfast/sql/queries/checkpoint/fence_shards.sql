@@ -1,4 +1,4 @@
--- What concerns all shards is changed: whoever runs one is fenced, lest it go by what it has read before.
+-- All shards of a projection change: fences their runners, which have read the old layout.
 UPDATE holdfast_checkpoint
 SET
     revision = revision + 1, epoch = epoch + 1,

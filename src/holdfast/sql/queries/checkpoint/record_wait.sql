@@ -1,5 +1,5 @@
--- Why the projection does not go on just now, for those who ask. An event that was tried alone and
--- has failed has not killed the process.
+-- Why the projection waits, for status and explain. A mark goes, unless it is to be kept: the event failed,
+-- and the process lives.
 UPDATE holdfast_checkpoint
 SET
     waiting_until = :until,

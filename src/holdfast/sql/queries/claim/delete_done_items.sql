@@ -1,4 +1,4 @@
--- What was kept for long enough, oldest first.
+-- Deletes done items that were kept long enough, oldest first.
 DELETE FROM holdfast_queue
 WHERE id IN (
     SELECT id FROM holdfast_queue

@@ -1,4 +1,4 @@
--- What waits, for somebody who only looks.
+-- The next pending items; nothing is claimed.
 SELECT
     id, position, stream, version, CAST(event_id AS text), event_type, data, metadata, recorded_at
 FROM holdfast_item

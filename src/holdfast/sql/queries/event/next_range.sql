@@ -1,4 +1,4 @@
--- How far the next events go, and the last of them.
+-- The range of the next events: their number, and the last one.
 SELECT s.events, s.through, e.id, e.type
 FROM (
     SELECT count(*) AS events, max(n.position) AS through

@@ -1,5 +1,5 @@
--- What is there between two positions, and the last of it. Its position is looked up by itself: in one
--- step with the count, SQLite would compare them all.
+-- The range between two positions. The last position is a query of its own: together with the count, SQLite
+-- would compare all of them.
 SELECT s.events, s.through, e.id, e.type
 FROM (
     SELECT

@@ -1,4 +1,4 @@
--- One stream's events. PostgreSQL's driver would decode JSON: it is read as text.
+-- One stream's events. As text, since PostgreSQL's driver would decode the JSON.
 SELECT position, stream, version, CAST(id AS text), type, CAST(data AS text), CAST(metadata AS text),
     recorded_at
 FROM holdfast_event

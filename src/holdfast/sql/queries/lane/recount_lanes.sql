@@ -1,4 +1,4 @@
--- How much waits in each lane.
+-- Counts the events that wait, for all lanes of a projection.
 UPDATE holdfast_lane
 SET events = (
     SELECT count(*) FROM holdfast_queue AS q

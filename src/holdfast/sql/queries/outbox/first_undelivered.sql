@@ -1,4 +1,4 @@
--- The first event that is still to be tried without a person, up to a position.
+-- The first event, up to a position, that will be tried without an operator.
 SELECT min(q.position) FROM holdfast_lane AS l
 JOIN holdfast_queue AS q ON q.projection = l.projection AND q.feed = l.feed AND q.lane = l.lane
 WHERE

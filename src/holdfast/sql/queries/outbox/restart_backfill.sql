@@ -1,2 +1,2 @@
--- Everything up to here comes by the backfill again.
+-- The backfill brings everything up to here again.
 UPDATE holdfast_outbox SET backfill_until = :until WHERE projection = :projection

@@ -1,4 +1,4 @@
--- A rewind comes to these events again. What a person has dealt with stays so.
+-- A rewind comes to these events again. Resolved items stay resolved.
 DELETE FROM holdfast_queue
 WHERE
     projection = :projection AND feed = :feed AND status <> 'resolved' AND position > :position

@@ -1,4 +1,4 @@
--- A process begins to deliver: a fault that was noted is tried again, unless only a reset mends it.
+-- A process begins to deliver. It tries again after a fault, unless only a reset helps.
 UPDATE holdfast_checkpoint
 SET
     epoch = epoch + 1, state = 'stopped',

@@ -1,4 +1,4 @@
--- The process is alive, and has done so much.
+-- A process is alive, and what it has done so far.
 INSERT INTO holdfast_relay (
     worker, projection, feed, process, started_at, seen_at, applied, failed, looked, unreadable,
     looked_seconds

@@ -1,4 +1,4 @@
--- PostgreSQL differs: an operator can end the leader's connection.
+-- PostgreSQL differs: records the leader's connection, so that an operator can end it.
 UPDATE holdfast_checkpoint
 SET
     leader_pid = pg_backend_pid(),

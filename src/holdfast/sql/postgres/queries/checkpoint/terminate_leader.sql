@@ -1,4 +1,4 @@
--- PostgreSQL only: ends the connection that holds the lease, and the runner's own.
+-- PostgreSQL only: ends the connection that holds the lease, and the runner's.
 SELECT pg_terminate_backend(a.pid)
 FROM pg_stat_activity AS a
 WHERE

@@ -1,3 +1,3 @@
--- PostgreSQL differs: locks, so that a person's change waits for a claim and sees it, or the claim waits
--- for the change; what it reads afterwards, in a statement of its own, is what the change has left.
+-- PostgreSQL differs: it locks rows. An operator's change waits for a claim, or the claim for the change.
+-- What the claim reads afterwards includes the change.
 SELECT 1 FROM holdfast_checkpoint WHERE projection = :projection AND feed = :feed FOR SHARE

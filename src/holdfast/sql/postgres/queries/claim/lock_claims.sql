@@ -1,5 +1,5 @@
--- PostgreSQL differs: locks. The lanes of a claim that are still ours; nobody else, no append and no
--- person, changes them before the transaction ends.
+-- PostgreSQL differs: it locks rows. The lanes of a claim that are still ours; no append and no operator
+-- changes them before the transaction ends.
 SELECT lane FROM holdfast_lane
 WHERE
     projection = :projection AND feed = :feed AND token = :token

@@ -1,5 +1,5 @@
--- PostgreSQL differs: locks. As hold_claims, but for those that an open append holds: whoever has
--- several must not wait for more.
+-- PostgreSQL differs: it locks rows. As lock_claims, without the lanes that an open append has locked: a
+-- worker that has locked some lanes must not wait for others.
 SELECT lane FROM holdfast_lane
 WHERE
     projection = :projection AND feed = :feed AND token = :token

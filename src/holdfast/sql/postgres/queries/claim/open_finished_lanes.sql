@@ -1,4 +1,4 @@
--- PostgreSQL differs: the lanes come as one JSON document. Claimed lanes in which nothing is left.
+-- PostgreSQL differs: its own JSON functions. Deletes the rows of claimed lanes in which nothing is left.
 DELETE FROM holdfast_lane AS l
 USING json_to_recordset(CAST(:lanes AS json)) AS n (lane text, gone bigint)
 WHERE

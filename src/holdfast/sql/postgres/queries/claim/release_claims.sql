@@ -1,5 +1,5 @@
--- PostgreSQL differs: the lanes come as one JSON document. What is left of claimed lanes, and when their
--- heads may be tried.
+-- PostgreSQL differs: its own JSON functions, and the server's clock. Releases claimed lanes in which events
+-- are left, and says when their heads may be tried.
 UPDATE holdfast_lane AS l
 SET
     token = NULL,

@@ -1,4 +1,4 @@
--- PostgreSQL only: the smallest lower bound of the appends that have not ended; NULL for none.
+-- PostgreSQL only: the smallest lower bound of all open appends; NULL if there is none.
 SELECT min(((l.classid::bigint & 65535) << 32) | l.objid::bigint)
 FROM pg_locks AS l
 WHERE

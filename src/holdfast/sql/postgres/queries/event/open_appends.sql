@@ -1,4 +1,4 @@
--- PostgreSQL only: the sessions whose appends have not ended, and may yet fill holes before a position.
+-- PostgreSQL only: the sessions with open appends that may still fill holes before a position.
 SELECT DISTINCT
     l.pid, a.usename, a.application_name, a.state, a.xact_start, a.query
 FROM pg_locks AS l

@@ -1,5 +1,5 @@
--- PostgreSQL only: what is registered now, as appends look at it. Whoever does not see this one can tell
--- that there is one.
+-- PostgreSQL only: the registrations as appends read them. An append that does not see the new version
+-- finds out by the sequence of publish_registration.
 UPDATE holdfast_registry AS r
 SET
     version = r.version + 1,

@@ -1,3 +1,3 @@
--- PostgreSQL only: from here on, gives up a lock sooner than the server looks for deadlocks (1 s): an append
--- that holds a lane, and wants one of ours, is not to be their victim.
+-- PostgreSQL only: gives up a lock before the server looks for deadlocks (1 s). Otherwise an append that has
+-- locked a lane, and waits for one of ours, could be the victim.
 SET LOCAL lock_timeout = 800

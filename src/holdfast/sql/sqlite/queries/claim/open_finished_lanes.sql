@@ -1,4 +1,4 @@
--- SQLite differs: the lanes come as one JSON document. Claimed lanes in which nothing is left.
+-- SQLite differs: its own JSON functions. Deletes the rows of claimed lanes in which nothing is left.
 DELETE FROM holdfast_lane
 WHERE
     projection = :projection AND feed = :feed AND token = :token

@@ -1,5 +1,5 @@
--- SQLite differs: the lanes come as one JSON document. What is left of claimed lanes, and when their
--- heads may be tried.
+-- SQLite differs: its own JSON functions, and the process's clock. Releases claimed lanes in which events
+-- are left, and says when their heads may be tried.
 UPDATE holdfast_lane AS l
 SET
     token = NULL,

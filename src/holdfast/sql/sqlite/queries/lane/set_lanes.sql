@@ -1,4 +1,4 @@
--- SQLite differs: the lanes come as one JSON document, read by its own functions.
+-- SQLite differs: its own JSON functions. Writes the rows of lanes, and ends their claims.
 INSERT INTO holdfast_lane (projection, feed, lane, events, due_at)
 SELECT
     :projection, :feed,

@@ -1,2 +1,2 @@
--- SQLite differs: there is one writer, who sees everything.
+-- SQLite differs: the one writer sees every registration.
 SELECT 1

@@ -1,4 +1,4 @@
-"""The look-out for what other processes append to a SQLite file."""
+"""The watcher of a SQLite file, which wakes runners after appends of other processes."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def test_it_looks_as_soon_as_somebody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then it may take its time."""
-    monkeypatch.setattr(change_watcher, "QUIET_LOOK_SECONDS", FOR_EVER_SECONDS)
+    monkeypatch.setattr(change_watcher, "QUIET_CHECK_SECONDS", FOR_EVER_SECONDS)
     path, wake = tmp_path / "bank.db", WakeSignal()
     with App(f"sqlite:///{path}") as other:
         other.migrate()
