@@ -13,6 +13,13 @@ PACKAGES = (
     "holdfast.cli.queue",
     "holdfast.cli.run",
     "holdfast.metrics",
+    "holdfast.sql",
+    "holdfast.sql.journal",
+    "holdfast.sql.operate",
+    "holdfast.sql.outbox",
+    "holdfast.sql.postgres",
+    "holdfast.sql.sqlite",
+    "holdfast.sql.store",
     "holdfast.testing",
 )
 
