@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 
 from holdfast.errors import ConfigError, HoldfastError, SchemaError
-from holdfast.sql.database import Connection, Database
+from holdfast.sql.database import Connection, Database, quote
 
 
 def migrate(database: Database) -> int:
@@ -52,16 +52,17 @@ def record_version(connection: Connection, version: int) -> None:
 def _version(connection: Connection) -> int:
     """The number of the last migration that ran; 0 if none has."""
     # In this order: another process may be creating both tables.
-    has_events = _exists(connection, "holdfast_event")
-    if not _exists(connection, "holdfast_schema"):
+    has_events = table_exists(connection, "holdfast_event")
+    if not table_exists(connection, "holdfast_schema"):
         if has_events:
             raise ConfigError("the database has a table holdfast_event that is not holdfast's")
         return 0
     return int(connection.run("schema_version")[0][0])
 
 
-def _exists(connection: Connection, table: str) -> bool:
-    return bool(connection.run("table_exists", {"name": table, "quoted": table}))
+def table_exists(connection: Connection, name: str) -> bool:
+    """Whether the database has a table of this name."""
+    return bool(connection.run("table_exists", {"name": name, "quoted": quote(name)}))
 
 
 def _check(version: int, scripts: tuple[str, ...]) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from holdfast.errors import AppendError, PayloadError
 from holdfast.model.event import NewEvent, RawEvent, check_stream, check_type
@@ -18,8 +19,7 @@ MAX_APPEND_EVENTS = 10_000
 """Maximum of events in one append."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedEvent:
+class EncodedEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """A checked event, with its payload and metadata as JSON text."""
 
     id: UUID
@@ -27,7 +27,7 @@ class EncodedEvent:
     data: str
     metadata: str
     recorded_at: str
-    id_is_given: bool
+    id_is_given: bool = False
 
 
 class EventEncoder:
@@ -113,20 +113,6 @@ def new_id(now: datetime) -> UUID:
         | (2 << 62)
         | (random & (2**62 - 1))
     )
-
-
-def documents(records: Sequence[EncodedEvent]) -> list[dict[str, object]]:
-    """Encoded events as our statements take them, in JSON."""
-    return [
-        {
-            "id": record.id,
-            "type": record.type,
-            "data": record.data,
-            "metadata": record.metadata,
-            "recorded_at": record.recorded_at,
-        }
-        for record in records
-    ]
 
 
 def timestamp(moment: datetime) -> str:

@@ -20,9 +20,10 @@ from holdfast.errors import AppendError, ConcurrencyError, PayloadError, StoreCo
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import describe
 from holdfast.sql.database import Run
-from holdfast.sql.journal.encode import EncodedEvent, documents
+from holdfast.sql.journal.encode import EncodedEvent
 from holdfast.sql.journal.journal import Journal, append_steps, drive
 from holdfast.sql.journal.json_lines import decode_line
+from holdfast.sql.values import as_json
 
 BATCH_LINES = 500
 """Maximum of lines in one transaction."""
@@ -197,7 +198,7 @@ class _SomethingRefused(Exception):
 
 def _sift(run: Run, batch: Sequence[_Ready]) -> tuple[list[_Ready], int, AppendError | None]:
     """The new lines and the number of known ones, up to a line that contradicts the journal."""
-    ids = msgspec.json.encode([{"id": line.record.id} for line in batch]).decode()
+    ids = as_json([{"id": line.record.id} for line in batch])
     known: dict[UUID, tuple[str, int | None]] = {
         UUID(str(id_)): (stream, version)
         for _, version, stream, id_ in run("find_events", {"events": ids})
@@ -244,11 +245,16 @@ def _append_many(run: Run, lines: Sequence[_Ready]) -> None:
     if not lines:
         return
     events = [
-        {**document, "stream": part[0].stream, "append": number, "expected": _expected(part)}
+        {
+            **msgspec.structs.asdict(line.record),
+            "stream": line.stream,
+            "append": number,
+            "expected": _expected(part),
+        }
         for number, part in enumerate(_appends(lines))
-        for document in documents([line.record for line in part])
+        for line in part
     ]
-    rows = run("append_many", {"events": msgspec.json.encode(events).decode()})
+    rows = run("append_many", {"events": as_json(events)})
     if len(rows) < len(lines):
         raise _SomethingRefused
     positions = [position for position, _ in rows]

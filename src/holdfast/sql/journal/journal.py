@@ -14,8 +14,9 @@ from holdfast.errors import AppendError, ConcurrencyError, StoreConflict
 from holdfast.model.event import Appended, Event, RawEvent, check_stream
 from holdfast.model.event_types import EventTypes
 from holdfast.sql.database import Database, Row, Run, handled_database
-from holdfast.sql.journal.encode import EncodedEvent, EventEncoder, documents
+from holdfast.sql.journal.encode import EncodedEvent, EventEncoder
 from holdfast.sql.journal.join import joined, joined_async
+from holdfast.sql.values import as_json
 from holdfast.threads import in_thread
 
 READ_EVENTS = 1_000
@@ -219,7 +220,7 @@ class Journal:
 
 def append_steps(stream: str, records: Sequence[EncodedEvent], expected: int | None) -> Steps:
     """The statements of one append; the generator's result is what it did."""
-    document = msgspec.json.encode(documents(records)).decode()
+    document = as_json(records)
     rows = yield (
         "append",
         {

@@ -26,6 +26,24 @@ MAX_HEADS = 5
 MAX_QUERY_CHARACTERS = 500
 """Maximum length of a statement that is shown."""
 
+HEAD_FIELDS = (
+    "id",
+    "lane",
+    "status",
+    "position",
+    "event_type",
+    "event_id",
+    "attempts",
+    "next_attempt_at",
+    "error_type",
+    "error_message",
+    "events",
+)
+"""The columns of lane_heads."""
+
+APPEND_FIELDS = ("pid", "user", "application", "state", "since", "query")
+"""The columns of open_appends."""
+
 Kind = Literal[
     "no_worker",
     "mode",
@@ -200,19 +218,11 @@ def _held(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
     if chunk.events or not chunk.held:
         return
     visible = connection.read(status.position, 1)
-    holders = [
-        {
-            "pid": pid,
-            "user": user,
-            "application": application,
-            "state": state,
-            "since": moment(since),
-            "query": None if query is None else query[:MAX_QUERY_CHARACTERS],
-        }
-        for pid, user, application, state, since, query in connection.run(
-            "open_appends", {"before": visible[0].position if visible else status.head}
-        )
-    ]
+    before = {"before": visible[0].position if visible else status.head}
+    rows = connection.run("open_appends", before)
+    holders = [dict(zip(APPEND_FIELDS, row, strict=True)) for row in rows]
+    for holder in holders:
+        holder["query"] = (holder["query"] or "")[:MAX_QUERY_CHARACTERS] or None
     if not holders:
         return  # It has just ended.
     first = holders[0]
@@ -250,25 +260,10 @@ def _lanes_closed(connection: Connection, status: ProjectionStatus) -> Iterator[
         return
     names = {"projection": status.projection, "feed": status.feed, "limit": MAX_HEADS}
     query = "lane_heads" if is_ours(status.feed) else "lane_heads_by_version"
-    heads = [
-        {
-            "id": id_,
-            "lane": lane,
-            "status": state,
-            "position": position,
-            "event_type": event_type,
-            "event_id": uuid(event_id),
-            "attempts": attempts,
-            "next_attempt_at": moment(next_attempt_at),
-            "error_type": error_type,
-            "error_message": error_message,
-            "events": events,
-        }
-        for (
-            id_, lane, state, position, event_type, event_id, attempts, next_attempt_at,
-            error_type, error_message, events,
-        ) in connection.run(query, names)
-    ]  # fmt: skip
+    heads = [dict(zip(HEAD_FIELDS, row, strict=True)) for row in connection.run(query, names)]
+    for head in heads:
+        head["event_id"] = uuid(head["event_id"])
+        head["next_attempt_at"] = moment(head["next_attempt_at"])
     if status.delivery == "outbox":
         # Every event waits in a lane for a moment; only failures hold up the projection.
         heads = [head for head in heads if head["status"] in ("failed", "dead")]

@@ -22,7 +22,7 @@ from holdfast.sql.outbox.registration import publish
 from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import revoke_claims
 from holdfast.sql.store.operator_transaction import operator_transactions
-from holdfast.sql.values import moment
+from holdfast.sql.values import struct_of
 from holdfast.threads import in_thread
 
 FORGET = ("reset_lanes", "reset_queue", "forget_outbox_types", "forget_outbox")
@@ -302,25 +302,7 @@ def _whose(connection: Connection, projection: str) -> dict[str, str]:
 
 
 def _relay(row: Row, now: datetime) -> RelayStatus:
-    _, _, process, started, seen, applied, failed, looked, unreadable, looked_seconds = row
-    return RelayStatus(
-        process=process,
-        is_alive=_seconds(now, seen) <= ALIVE_SECONDS,
-        started_at=_moment(started),
-        seen_at=_moment(seen),
-        applied=applied,
-        failed=failed,
-        looked=looked,
-        unreadable=unreadable,
-        looked_seconds=looked_seconds,
-    )
-
-
-def _moment(value: object) -> datetime:
-    at = moment(value)
-    assert at is not None
-    return at
-
-
-def _seconds(now: datetime, at: object) -> float:
-    return (now - _moment(at)).total_seconds()
+    _, _, process, *rest = row
+    relay = struct_of(RelayStatus, (process, False, *rest))
+    is_alive = (now - relay.seen_at).total_seconds() <= ALIVE_SECONDS
+    return msgspec.structs.replace(relay, is_alive=is_alive)
