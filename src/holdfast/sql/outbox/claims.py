@@ -83,11 +83,12 @@ class SqlClaims:
         with self._connection.transaction():
             if not self._connection.run("move_backfill", names):
                 return int(until - after)  # Another process has moved the backfill.
-            added = self._connection.run("backfill", names | {"at": self._clock.now()})
-            lanes = Counter(lane for (lane,) in added)
-            self._run_lanes(
-                "add_to_lanes", [{"lane": lane, "events": n} for lane, n in lanes.items()]
-            )
+            now = self._clock.now()
+            added = self._connection.run("backfill", names | {"at": now})
+            counts = Counter(lane for (lane,) in added)
+            if counts:
+                lanes = as_json([{"lane": lane, "events": n} for lane, n in counts.items()])
+                self._connection.run("add_to_lanes", {**self._whose, "lanes": lanes, "now": now})
         return int(until - through)
 
     def claim(self, token: str, *, lanes: int, items: int) -> list[Claim]:
@@ -217,11 +218,6 @@ class SqlClaims:
     def _times(self) -> dict[str, Any]:
         now = self._clock.now()
         return {"now": now, "lease_until": now + timedelta(seconds=LEASE_SECONDS)}
-
-    def _run_lanes(self, name: str, lanes: Sequence[Mapping[str, Any]]) -> None:
-        if lanes:
-            names = {**self._whose, "lanes": as_json(lanes), "now": self._clock.now()}
-            self._connection.run(name, names)
 
 
 def _lanes(gone: Mapping[str, int]) -> str:

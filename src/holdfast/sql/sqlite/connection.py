@@ -197,7 +197,7 @@ class SqliteConnection:
             return bool(found.fetchone()[0])
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
-        columns = ", ".join(quote(c.name) for c in (*table.columns,)) + f', "{table.guard}"'
+        columns = ", ".join(quote(c.name) for c in table.columns) + f', "{table.guard}"'
         key = ", ".join(map(quote, table.key))
         marks = f"({', '.join('?' * len(table.key))})"
         step = MAX_VARIABLES // len(table.key)

@@ -62,11 +62,9 @@ class SqlShardLayouts:
 
     def plan(self, definition: Definition, shards: int, change: ChangedBy) -> ShardLayout:
         """Begins a change to this number of shards, or takes one back; returns the layout."""
-        name = {"projection": definition.name}
         for attempt in operator_transactions(self._database):
             with attempt as connection:
-                connection.run("begin_layout", {**name, "shards": definition.shards})
-                now = then = ShardLayout(*connection.run("lock_layout", name)[0])
+                now = then = _lock(connection, definition.name, definition.shards)
                 goes_back = shards == now.shards
                 if not goes_back:
                     _check_changeable(connection, definition.name)
@@ -114,9 +112,7 @@ def admit(connection: Connection, projection: str, feed: str) -> None:
     own = shards_in(feed)
     if own is None:
         return
-    name = {"projection": projection}
-    connection.run("begin_layout", {**name, "shards": own})
-    shards, *_ = connection.run("lock_layout", name)[0]
+    shards = _lock(connection, projection, own).shards
     if shards != own:
         raise LayoutChanged(
             f"projection {projection!r} runs in {shards} shards on this database, and this code "
@@ -142,9 +138,14 @@ def feeds_of(connection: Connection, definition: Definition) -> list[str]:
     """The feeds on which a projection runs, or would run."""
     if not isinstance(definition.delivery, Log):
         return [definition.feed]
-    name = {"projection": definition.name}
-    connection.run("begin_layout", {**name, "shards": definition.shards})
-    return ShardLayout(*connection.run("lock_layout", name)[0]).feeds
+    return _lock(connection, definition.name, definition.shards).feeds
+
+
+def _lock(connection: Connection, projection: str, shards: int) -> ShardLayout:
+    """The layout, locked until the transaction ends; a new projection gets this many shards."""
+    name = {"projection": projection}
+    connection.run("begin_layout", {**name, "shards": shards})
+    return ShardLayout(*connection.run("lock_layout", name)[0])
 
 
 @dataclass(frozen=True, slots=True)
