@@ -151,7 +151,7 @@ def test_a_bad_line_stops_the_import_and_is_not_stored(place: Place) -> None:
         text = f"{GOOD}\n\n{GOOD}\n{line}\n{GOOD}".encode()
         error = place.run("journal", "import", "bank:app", "-", stdin=text).error
         assert error.startswith(said)
-        assert "(0 imported, 2 there already); mend the line and import the file again" in error
+        assert "(0 imported, 2 there already); fix the line and import the file again" in error
         assert place.contents() == before
 
 

@@ -20,8 +20,8 @@ STREAMS = 6
 STEPS = (
     Step("before", "claim_heads", 1),
     Step("after", "claim_heads", 1),
-    Step("before", "settle_claims", 1),
-    Step("after", "settle_claims", 1),
+    Step("before", "release_claims", 1),
+    Step("after", "release_claims", 1),
 )
 """Before and after the commits of a claim and of an application."""
 
@@ -70,7 +70,7 @@ def _check_left(applied: list[int], processing: list[int], step: Step) -> None:
     match step.when, step.statement:
         case "before", "claim_heads":
             assert not applied
-        case ("after", "claim_heads") | ("before", "settle_claims"):
+        case ("after", "claim_heads") | ("before", "release_claims"):
             assert processing
         case _:
             assert applied

@@ -46,9 +46,9 @@ FILL: tuple[LiteralString, ...] = (
     [
         ("claim_lanes", {"lease_seconds": 30.0, "limit": len(CLAIMED)}),
         ("claimed_items", {"lanes": json.dumps(CLAIMED)}),
-        ("hold_claims", {"lanes": json.dumps(CLAIMED)}),
-        ("close_claims", {"lanes": json.dumps([{"lane": n, "gone": 1} for n in CLAIMED])}),
-        ("settle_claims", {"lanes": json.dumps([{"lane": n, "gone": 1} for n in CLAIMED])}),
+        ("lock_claims", {"lanes": json.dumps(CLAIMED)}),
+        ("open_finished_lanes", {"lanes": json.dumps([{"lane": n, "gone": 1} for n in CLAIMED])}),
+        ("release_claims", {"lanes": json.dumps([{"lane": n, "gone": 1} for n in CLAIMED])}),
     ],
 )
 def test_a_claim_does_not_look_at_other_lanes(
@@ -88,7 +88,6 @@ FOREIGN = {
 }
 FOUND = {
     "is_resolved": 1,
-    "lane_head_by_version": 1,
     "lane_heads_by_version": 1,
     "lane_items_by_version": 10,
     "undecoded_items": 1,

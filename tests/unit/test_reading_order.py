@@ -10,14 +10,7 @@ import holdfast
 
 ROOT = Path(holdfast.__file__).parent
 
-UNLISTED = ("sql",)
-"""Folders whose packages list no modules yet."""
-
-PACKAGES = [
-    init.parent
-    for init in sorted(ROOT.rglob("__init__.py"))
-    if init.relative_to(ROOT).parts[0] not in UNLISTED
-]
+PACKAGES = [init.parent for init in sorted(ROOT.rglob("__init__.py"))]
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: str(package.relative_to(ROOT)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -16,8 +16,11 @@ from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
 from holdfast.runtime.store.transaction import HandlerTx, RowChanges
 from holdfast.runtime.wake import WakeSignal
+from holdfast.sql.range_dialect import RangeDialect
 
 Row = tuple[Any, ...]
+Run = Callable[[str, Mapping[str, Any]], list[Row]]
+"""Runs a named statement."""
 
 handled_database: ContextVar[object] = ContextVar("holdfast_handled_database", default=None)
 """The database for which users' code works just now; asyncio carries it along."""
@@ -135,6 +138,9 @@ class Database(Protocol):
     table_options: str
     """What follows the columns where a row type's table is made."""
 
+    range_dialect: RangeDialect
+    """Its SQL for the statements of a SqlProjection."""
+
     wake: WakeSignal
     """Rings when the journal may have grown."""
 
@@ -176,6 +182,9 @@ class Database(Protocol):
 
     def cut_off(self, checkpoint_id: int) -> None:
         """Ends the transaction that the last leader is in, where that can be done."""
+
+    def check_joinable(self, run: Run) -> None:
+        """Raises AppendError if a caller's connection is on another database than the journal."""
 
     def column_ddl(self, column: Column, *, with_default: bool) -> str:
         """A column's definition for CREATE TABLE, or with its default for ADD COLUMN."""

@@ -1,4 +1,4 @@
-"""Stretches of the journal: how far they go, without their events."""
+"""Ranges of the journal: how far they go, without their events."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from holdfast.sql.values import uuid
 
 
 def next_events(connection: Connection, after: int, limit: int) -> EventRange:
-    """The next events, settled or not."""
-    return _found(connection, "extent", after, limit=limit)
+    """The range of the next events, settled or not."""
+    return _found(connection, "next_range", after, limit=limit)
 
 
 def between(connection: Connection, after: int, through: int) -> EventRange:
-    """What is there between two positions."""
-    return _found(connection, "stretch", after, through=through)
+    """The range between two positions."""
+    return _found(connection, "range_between", after, through=through)
 
 
 def _found(connection: Connection, query: str, after: int, **limits: int) -> EventRange:

@@ -6,13 +6,13 @@ from functools import cache
 from importlib.resources import files
 
 from holdfast.errors import ConfigError, HoldfastError, SchemaError
-from holdfast.sql.database import Connection, Database
+from holdfast.sql.database import Connection, Database, quote
 
 
 def migrate(database: Database) -> int:
     """Brings the database to this code's schema; returns how many migrations ran.
 
-    Safe when many processes start at once: they take turns, and the later ones find it done.
+    Safe when many processes start at once: one migrates, and the others find it done.
     """
     scripts = _scripts(database.dialect)
     with database.reading() as connection:
@@ -43,25 +43,26 @@ def check_migrated(database: Database) -> None:
 
 
 def record_version(connection: Connection, version: int) -> None:
-    """Takes note of how far the migrations have run."""
+    """Records how many migrations have run."""
     connection.script("CREATE TABLE IF NOT EXISTS holdfast_schema (version integer NOT NULL)")
     connection.script("DELETE FROM holdfast_schema")
     connection.script(f"INSERT INTO holdfast_schema VALUES ({version:d})")
 
 
 def _version(connection: Connection) -> int:
-    """The number of the last migration that ran; 0 where none has."""
-    # In this order: another process may be creating both just now.
-    has_events = _exists(connection, "holdfast_event")
-    if not _exists(connection, "holdfast_schema"):
+    """The number of the last migration that ran; 0 if none has."""
+    # In this order: another process may be creating both tables.
+    has_events = table_exists(connection, "holdfast_event")
+    if not table_exists(connection, "holdfast_schema"):
         if has_events:
             raise ConfigError("the database has a table holdfast_event that is not holdfast's")
         return 0
     return int(connection.run("schema_version")[0][0])
 
 
-def _exists(connection: Connection, table: str) -> bool:
-    return bool(connection.run("table_exists", {"name": table, "quoted": table}))
+def table_exists(connection: Connection, name: str) -> bool:
+    """Whether the database has a table of this name."""
+    return bool(connection.run("table_exists", {"name": name, "quoted": quote(name)}))
 
 
 def _check(version: int, scripts: tuple[str, ...]) -> int:

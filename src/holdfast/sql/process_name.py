@@ -1,4 +1,4 @@
-"""Processes as checkpoints name them: who leads, and whether he has died."""
+"""The names of processes in checkpoints: who leads, and whether that process has died."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _marks: dict[int, str] = {}
 
 
 def process_name() -> str:
-    """This process, told from all others that have ever been."""
+    """A name that no other process has ever had."""
     return f"{socket.gethostname()}:{os.getpid()}:{_mark()}"
 
 
 def has_died(checkpoint: Checkpoint) -> bool:
-    """Whether the last leader has ended without a word, as far as it can be known from here."""
+    """Whether the last leader died without releasing, as far as this host can know."""
     if checkpoint.state != "running" or checkpoint.leader is None:
         return False
     host, pid, process = (*checkpoint.leader.split(":"), "", "")[:3]
     if host != socket.gethostname() or not pid.isdigit():
-        return True  # It can't be seen from here.
+        return True  # Its host is another one.
     if int(pid) == os.getpid():
         # In a container every process may have the same number.
         return process != _mark()
@@ -36,5 +36,5 @@ def has_died(checkpoint: Checkpoint) -> bool:
 
 
 def _mark() -> str:
-    """Tells this process from one that had its number before; a forked child has its own."""
+    """Tells this process from an earlier one with the same number; a forked child has its own."""
     return _marks.setdefault(os.getpid(), uuid4().hex[:8])

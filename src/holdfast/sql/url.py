@@ -1,4 +1,4 @@
-"""Database URLs: what they mean, and how to show them without their password."""
+"""Database URLs: parsed, and shown without their password."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def parse_url(url: object) -> SqliteUrl | PostgresUrl:
 
 
 def redacted(url: str) -> str:
-    """The URL with every secret replaced, also where it is no proper URL."""
+    """The URL with every secret replaced, even if it is malformed."""
     start, end = _password(url)
     shown = f"{url[:start]}***{url[end:]}" if end > start else url
     return _SECRET_PARAMETER.sub(r"\1***", shown)
@@ -82,7 +82,7 @@ def _secrets(uri: str) -> set[str]:
 
 
 def _password(url: str) -> tuple[int, int]:
-    """Where the password is: up to the last @, as one with / # ? or @ in it may not be quoted."""
+    """The place of the password: up to the last @, since it may contain an unquoted / # ? or @."""
     scheme = re.match(r"[\w+.-]*://", url)
     start = scheme.end() if scheme else 0
     end = url.rfind("@")
@@ -123,7 +123,7 @@ def _sqlite(url: str) -> SqliteUrl:
     path = unquote(path[1:])
     if path == ":memory:":
         return SqliteUrl(None)
-    if not path:  # As of a variable that is not set: all would be gone with the process.
+    if not path:  # From an unset variable: a database in memory would be lost with the process.
         raise ConfigError(f"the database URL {url!r} names no file; {HINT}")
     if "?" in path or "\0" in path:
         shown = redacted(url)

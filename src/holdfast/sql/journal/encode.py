@@ -1,13 +1,14 @@
-"""Events and messages on their way into the database: checked, and turned into text."""
+"""Events and messages as the database stores them: checked, and encoded as JSON text."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from holdfast.errors import AppendError, PayloadError
 from holdfast.model.event import NewEvent, RawEvent, check_stream, check_type
@@ -15,22 +16,22 @@ from holdfast.model.event_types import EventTypes, encode_metadata
 from holdfast.runtime.store.clock import Clock
 
 MAX_APPEND_EVENTS = 10_000
+"""Maximum of events in one append."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedEvent:
-    """An event on its way into the journal: checked, with its payload and metadata as JSON text."""
+class EncodedEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A checked event, with its payload and metadata as JSON text."""
 
     id: UUID
     type: str
     data: str
     metadata: str
     recorded_at: str
-    id_is_given: bool
+    id_is_given: bool = False
 
 
 class EventEncoder:
-    """Makes records, and refuses what could not be stored, or not be read back."""
+    """Encodes events, and refuses those that could not be stored or read back."""
 
     def __init__(self, types: EventTypes, clock: Clock, *, max_payload_bytes: int) -> None:
         self._types, self.clock, self.max_payload_bytes = types, clock, max_payload_bytes
@@ -38,7 +39,7 @@ class EventEncoder:
     def of(
         self, stream: str, events: Sequence[Any], metadata: Mapping[str, Any] | None
     ) -> list[EncodedEvent]:
-        """What is to be appended to a stream, if it can be."""
+        """The events of one append, checked."""
         if isinstance(events, str | bytes | Mapping) or not isinstance(events, Sequence):
             raise AppendError(f"append takes a list of events, not {type(events).__name__}")
         if not events:
@@ -87,8 +88,7 @@ class EventEncoder:
     def raw(self, event: RawEvent) -> EncodedEvent:
         """A record that stores an event's JSON text to the letter.
 
-        Raises unless the event could be appended and read back. Its position and version are not
-        looked at.
+        Raises unless the event could be appended and read back. Ignores its position and version.
         """
         check_stream(event.stream)
         check_type(event.type)
@@ -103,7 +103,7 @@ class EventEncoder:
 
 
 def new_id(now: datetime) -> UUID:
-    """A version 7 UUID: ids of one time lie together in the index."""
+    """A version 7 UUID: ids of the same time are neighbours in the index."""
     milliseconds = int(now.timestamp() * 1000)
     random = secrets.randbits(74)
     return UUID(
@@ -113,20 +113,6 @@ def new_id(now: datetime) -> UUID:
         | (2 << 62)
         | (random & (2**62 - 1))
     )
-
-
-def documents(records: Sequence[EncodedEvent]) -> list[dict[str, object]]:
-    """EventEncoder as our statements take them, in JSON."""
-    return [
-        {
-            "id": record.id,
-            "type": record.type,
-            "data": record.data,
-            "metadata": record.metadata,
-            "recorded_at": record.recorded_at,
-        }
-        for record in records
-    ]
 
 
 def timestamp(moment: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Exports of the journal as JSON Lines: streamed, and resumable where they were cut off."""
+"""Exports of the journal as JSON Lines: streamed, and resumable after an interruption."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from holdfast.sql.journal.journal import Journal
 from holdfast.sql.journal.json_lines import LINE_START, decode_line, encode_line
 
 REPORT_EVENTS = 1_000
-"""How often an export says how far it is."""
+"""Interval of progress reports, in events."""
 
 SEEK_BYTES = 64 * 1024
-"""How much of a file is read at a time, backwards, to find its last line."""
+"""Size of the reads that go backwards through a file to find its last line."""
 
 
 @dataclass(frozen=True, slots=True)

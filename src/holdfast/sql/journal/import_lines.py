@@ -1,8 +1,8 @@
 """Imports of JSON Lines into the journal: streamed, and resumable.
 
-An import is a row of transactions. Whatever ends it, a whole number of them is in, and to import
-the same file again passes over what is there already. It knows an event by its id; a line without
-one gets an id that follows from the line's number and content.
+An import is a series of transactions. After an interruption, import the same file again: it passes
+over events that are in the journal. An event is known by its id; a line without one gets an id that
+follows from its number and content.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ import msgspec
 from holdfast.errors import AppendError, ConcurrencyError, PayloadError, StoreConflict
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import describe
-from holdfast.sql.journal.encode import EncodedEvent, documents
-from holdfast.sql.journal.join import Run
+from holdfast.sql.database import Run
+from holdfast.sql.journal.encode import EncodedEvent
 from holdfast.sql.journal.journal import Journal, append_steps, drive
 from holdfast.sql.journal.json_lines import decode_line
+from holdfast.sql.values import as_json
 
 BATCH_LINES = 500
+"""Maximum of lines in one transaction."""
+
 BATCH_BYTES = 4 * 2**20
-"""A transaction has at most this much, and a line more."""
+"""Maximum size of a transaction, which its last line may exceed."""
 
 CONFLICT_ATTEMPTS = 5
-"""How often a transaction is tried that meets others in a deadlock."""
+"""Maximum of attempts at a transaction that ends in deadlocks."""
 
 _IDS = UUID("6ad0cf34-3a1e-5c08-9d0e-3a7a7f1f6f0d")
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """How far an import is: what it has read, how many are new, how many were there already."""
+    """How far an import is: lines and bytes read, new events, and events that were there before."""
 
     lines: int
     bytes_read: int
@@ -70,7 +73,7 @@ def import_lines(
     if refused is not None:
         raise AppendError(
             f"{refused}. What precedes it is in the journal ({imported:,} imported, "
-            f"{passed_over:,} there already); mend the line and import the file again"
+            f"{passed_over:,} there already); fix the line and import the file again"
         ) from refused
     return done
 
@@ -87,7 +90,7 @@ class _Ready:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What one transaction did, and the refusal of the line that it ended at."""
+    """The result of one transaction, and the error of the line at which it ended."""
 
     imported: int = 0
     passed_over: int = 0
@@ -152,7 +155,7 @@ def _ready(journal: Journal, number: int, text: bytes, now: datetime) -> _Ready:
 
 
 def _write_firmly(journal: Journal, batch: Sequence[_Ready]) -> _Written:
-    """Writes a batch, again if it met other transactions in a deadlock."""
+    """Writes a batch, and tries again after a deadlock."""
     for _ in range(CONFLICT_ATTEMPTS - 1):
         with suppress(StoreConflict):
             return _write(journal, batch)
@@ -160,7 +163,7 @@ def _write_firmly(journal: Journal, batch: Sequence[_Ready]) -> _Written:
 
 
 def _write(journal: Journal, batch: Sequence[_Ready]) -> _Written:
-    """One transaction: tried whole, and only if something is refused append by append."""
+    """Writes a batch in one statement; append by append only if something is refused."""
     if not batch:
         return _Written()
     try:
@@ -173,7 +176,7 @@ def _write(journal: Journal, batch: Sequence[_Ready]) -> _Written:
 
 
 def _write_up_to_refusal(journal: Journal, batch: Sequence[_Ready]) -> _Written:
-    """One transaction with what precedes the first line that is refused."""
+    """Writes the lines before the first refused one, in one transaction."""
     with journal.transaction() as run:
         fresh, there, refused = _sift(run, batch)
         imported = 0
@@ -181,7 +184,7 @@ def _write_up_to_refusal(journal: Journal, batch: Sequence[_Ready]) -> _Written:
             try:
                 _append(run, part)
             except AppendError as error:
-                # Nothing of it was written, and the transaction is sound: what precedes stays.
+                # This append wrote nothing, and the transaction is intact: earlier appends stay.
                 refused = _refused(part[0].number, error)
                 there = sum(line.number < part[0].number for line in batch) - imported
                 break
@@ -190,12 +193,12 @@ def _write_up_to_refusal(journal: Journal, batch: Sequence[_Ready]) -> _Written:
 
 
 class _SomethingRefused(Exception):
-    """An append among many was refused; none of them is in."""
+    """One of many appends was refused; none is in the journal."""
 
 
 def _sift(run: Run, batch: Sequence[_Ready]) -> tuple[list[_Ready], int, AppendError | None]:
-    """The lines that are new and how many are not, up to one that contradicts the journal."""
-    ids = msgspec.json.encode([{"id": line.record.id} for line in batch]).decode()
+    """The new lines and the number of known ones, up to a line that contradicts the journal."""
+    ids = as_json([{"id": line.record.id} for line in batch])
     known: dict[UUID, tuple[str, int | None]] = {
         UUID(str(id_)): (stream, version)
         for _, version, stream, id_ in run("find_events", {"events": ids})
@@ -220,7 +223,7 @@ def _sift(run: Run, batch: Sequence[_Ready]) -> tuple[list[_Ready], int, AppendE
 
 
 def _appends(lines: Sequence[_Ready]) -> Iterator[list[_Ready]]:
-    """Neighbours of one stream go into one append, where their versions follow each other."""
+    """Groups neighbours of one stream whose versions follow each other, for one append each."""
     part: list[_Ready] = []
     for line in lines:
         if part and not _follows(part[-1], line):
@@ -242,11 +245,16 @@ def _append_many(run: Run, lines: Sequence[_Ready]) -> None:
     if not lines:
         return
     events = [
-        {**document, "stream": part[0].stream, "append": number, "expected": _expected(part)}
+        {
+            **msgspec.structs.asdict(line.record),
+            "stream": line.stream,
+            "append": number,
+            "expected": _expected(part),
+        }
         for number, part in enumerate(_appends(lines))
-        for document in documents([line.record for line in part])
+        for line in part
     ]
-    rows = run("append_many", {"events": msgspec.json.encode(events).decode()})
+    rows = run("append_many", {"events": as_json(events)})
     if len(rows) < len(lines):
         raise _SomethingRefused
     positions = [position for position, _ in rows]

@@ -1,7 +1,7 @@
 """Joins an open transaction of the caller's: sqlite3, psycopg, SQLAlchemy or Django.
 
-Nothing is imported that the caller has not imported: a connection tells by its class what it is.
-Our statements leave the connection's settings alone.
+A connection is recognised by its class, so that no library is imported that the caller has not
+imported. Our statements leave the connection's settings alone.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from holdfast.errors import AppendError
-from holdfast.sql.database import Database, Row
+from holdfast.sql.database import Database, Row, Run
 from holdfast.sql.journal.join_errors import translated
 from holdfast.sql.queries import pyformat, query
-from holdfast.sql.sqlite.database import SqliteDatabase
 
-Run = Callable[[str, Mapping[str, Any]], list[Row]]
 RunAsync = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
 
 _CLASSES = {
@@ -33,10 +31,10 @@ _CLASSES = {
     ("django", "BaseDatabaseWrapper"): "Django",
     ("django", "ConnectionProxy"): "Django",
 }
-"""What can be joined, by the package and the name of its class or of a class it derives from."""
+"""The library of a connection, by the package and the name of its class or of a base class."""
 
 LENT_BY = "holdfast.tx"
-"""Where a SQLAlchemy connection that works in a handler's transaction notes whose that is."""
+"""Key under which a SQLAlchemy connection in a handler's transaction keeps the handler's tx."""
 
 
 def joined(connection: Any, database: Database) -> Run:
@@ -61,7 +59,7 @@ def joined(connection: Any, database: Database) -> Run:
         with translated(database):
             return _normal(plain(name, params))
 
-    _check_same_file(run, database)
+    database.check_joinable(run)
     return run
 
 
@@ -112,7 +110,7 @@ def _psycopg(raw: Any, database: Database) -> Run:
     _check_psycopg(raw, database)
 
     def run(name: str, params: Mapping[str, Any]) -> list[Row]:
-        # Not raw.cursor(): the connection may make cursors of another parameter style.
+        # Not raw.cursor(), whose cursors may have another parameter style.
         with Cursor(raw, row_factory=tuple_row) as cursor:
             return cursor.execute(_pyformat(name, database), params).fetchall()
 
@@ -203,21 +201,6 @@ def _check_sqlite_transaction(raw: Any, hint: str) -> None:
         raise _no_transaction(hint)
 
 
-def _check_same_file(run: Run, database: Database) -> None:
-    """A transaction of SQLite's holds together what is in one file, and nothing else."""
-    if not isinstance(database, SqliteDatabase):
-        return
-    ((theirs,),) = run("main_file", {})
-    if theirs == database.main_file:
-        return
-    if database.path is None or not theirs or not database.path.samefile(theirs):
-        raise AppendError(
-            f"this connection is on {theirs or 'a database in memory'}, the journal on "
-            f"{database.path or 'another one in memory'}; connection= joins a transaction of the "
-            "journal's own database"
-        )
-
-
 def _expect(database: Database, found: str, library: str) -> None:
     if database.dialect != found:
         raise AppendError(
@@ -243,7 +226,7 @@ def _pyformat(name: str, database: Database) -> str:
 
 
 def _normal(rows: list[Row]) -> list[Row]:
-    """Text as str, whatever the connection makes of it (text_factory, client_encoding)."""
+    """Text as str, even if text_factory or client_encoding makes bytes of it."""
     return [
         tuple(bytes(v).decode() if isinstance(v, bytes | bytearray) else v for v in row)
         for row in rows

@@ -1,7 +1,6 @@
-"""What a driver's error means to a caller whose transaction was joined.
+"""Drivers' errors, translated for a caller whose transaction was joined.
 
-It becomes one of ours, which says what is to be done with the transaction. The driver's error stays
-as its cause.
+Our error says what to do with the transaction; the driver's error is its cause.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def translated(database: Database) -> Iterator[None]:
 
 
 def _meaning(error: Exception, database: Database) -> HoldfastError | None:
-    """What a driver's error means to the caller, or None to let it pass."""
+    """Our error for a driver's, or None to let it pass."""
     for cause in causes(error):
         # asyncpg and psycopg say sqlstate, psycopg2 says pgcode.
         match getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None):

@@ -1,4 +1,4 @@
-"""The journal: an append-only event store with a place in one order for every event."""
+"""The journal: an append-only event store in which every event has a position."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ import msgspec
 from holdfast.errors import AppendError, ConcurrencyError, StoreConflict
 from holdfast.model.event import Appended, Event, RawEvent, check_stream
 from holdfast.model.event_types import EventTypes
-from holdfast.sql.database import Database, Row, handled_database
-from holdfast.sql.journal.encode import EncodedEvent, EventEncoder, documents
-from holdfast.sql.journal.join import Run, joined, joined_async
+from holdfast.sql.database import Database, Row, Run, handled_database
+from holdfast.sql.journal.encode import EncodedEvent, EventEncoder
+from holdfast.sql.journal.join import joined, joined_async
+from holdfast.sql.values import as_json
 from holdfast.threads import in_thread
 
 READ_EVENTS = 1_000
+"""Maximum of events in one read."""
+
 TAIL_SECONDS = 1.0
-"""How long a tail waits for a wake-up before it looks by itself."""
+"""Interval at which a tail reads without a wake-up."""
 
 Steps = Generator[tuple[str, Mapping[str, Any]], list[Row], Appended]
 
@@ -75,8 +78,7 @@ class Journal:
         try:
             appended = self._append(append_steps(stream, records, expected_version))
         except StoreConflict:
-            # Another transaction has just appended events of these ids. A second look says what
-            # that means.
+            # Another transaction has just appended events of these ids: now they are visible.
             appended = self._append(append_steps(stream, records, expected_version))
         self._database.announce()
         applied = self._apply_inline(stream, [record.type for record in records])
@@ -210,7 +212,7 @@ class Journal:
         expected: int | None,
         metadata: Mapping[str, Any] | None,
     ) -> list[EncodedEvent]:
-        """What is to be appended, if it can be."""
+        """The events of one append, checked."""
         check_stream(stream)
         _check_expected(expected)
         return self.records.of(stream, events, metadata)
@@ -218,7 +220,7 @@ class Journal:
 
 def append_steps(stream: str, records: Sequence[EncodedEvent], expected: int | None) -> Steps:
     """The statements of one append; the generator's result is what it did."""
-    document = msgspec.json.encode(documents(records)).decode()
+    document = as_json(records)
     rows = yield (
         "append",
         {
@@ -231,7 +233,7 @@ def append_steps(stream: str, records: Sequence[EncodedEvent], expected: int | N
     if rows:
         rows = sorted(rows)
         return Appended(stream, rows[-1][1], tuple(row[0] for row in rows))
-    # Nothing was written. Either this append was made before, or the version is another.
+    # Nothing was written: this append was made before, or the version is another.
     known = {UUID(str(row[3])): row for row in (yield "find_events", {"events": document})}
     if not known:
         version = yield "stream_version", {"stream": stream}

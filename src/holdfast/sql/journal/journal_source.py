@@ -16,7 +16,7 @@ REST_SECONDS = 10.0
 
 
 class JournalSource:
-    """Reads the journal on the runner's own connection, or at the head together with others.
+    """Reads the journal on the runner's own connection, or shares the reads of others at the head.
 
     A runner that found nothing is idle. Its polls are answered by snapshots that all runners of the
     process share. A wake-up is news: then the journal is read at once.
@@ -47,8 +47,8 @@ class JournalSource:
 
     def _read_shared(self, after: int, limit: int) -> Chunk | None:
         if self._is_ahead and self._head_reader.covers(after):
-            # The server may hold a lock until its answer is taken: nobody waits for another
-            # runner meanwhile, who may wait for that lock.
+            # The server may hold a lock until its answer is received, and another runner may wait
+            # for that lock: take the answer before waiting for other runners.
             self._session.connection.forget_ahead()
             self._is_ahead = False
         found = None if self._is_ahead else self._head_reader.read(after, limit)
@@ -82,7 +82,7 @@ class JournalSource:
         return checkpoint
 
     def verify(self) -> None:
-        """The journal is always the same."""
+        """The journal never becomes another one."""
 
     def has_confirmed(self, checkpoint: Checkpoint) -> bool:
         snapshot = self._fresh_snapshot()
@@ -111,15 +111,15 @@ class JournalSource:
         return True
 
     def _fresh_snapshot(self) -> HeadSnapshot | None:
-        """A snapshot of a moment ago for an idle runner; None where it should ask for itself."""
+        """A recent snapshot for an idle runner; None if the runner should read by itself."""
         has_news = self._wake.count != self._read_at
         if not self._is_idle or (has_news and not self._session.is_resting):
             return None
         try:
-            # Half a pause: never as old as the one that the last poll has seen.
+            # Half a pause: newer than the snapshot of the last poll.
             return self._head_reader.snapshot(self._pause_seconds / 2)
         except StoreUnavailable:
-            return None  # The runner's own statement says what is wrong.
+            return None  # The runner's own read raises it.
 
     def _note(self, events: int) -> None:
         self._is_idle = not events

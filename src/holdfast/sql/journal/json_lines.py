@@ -1,7 +1,7 @@
 """An event as a line of JSON: the format of exports and imports.
 
 `{"position", "stream", "version", "id", "type", "data", "metadata", "recorded_at"}`, of which an
-import needs stream, type and data. Payloads go through to the letter.
+import needs stream, type and data. Payloads are not changed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 from holdfast.model.event import RawEvent
 
 LINE_START = b'{"position":'
-"""How every line of an export begins."""
+"""The beginning of every line of an export."""
 
 
 class Line(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One line of a file. `data` and `metadata` are JSON as it stands there."""
+    """One line of a file. `data` and `metadata` are JSON, not decoded."""
 
     position: int | None = None
     stream: str

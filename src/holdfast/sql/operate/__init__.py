@@ -1,1 +1,11 @@
-"""What operators see and change."""
+"""What operators see and change on SQL databases.
+
+status              the status of every projection
+explain             reasons why a projection does not advance
+lifecycle           reset, rewind, pause, depose and other changes to a whole projection
+queue               the queue: lists, requeue, resolve, purge
+queue_items         items of the queue, read for operators
+park_next           the next event of a projection, parked by an operator
+dead_letter_import  dead letters, imported into the queue
+outbox              outbox delivery: state, mode, replay, messages to send
+"""

@@ -1,4 +1,4 @@
-"""Dead letters that others have written, on their way into the queue."""
+"""The import of dead letters, of any consumer, into the queue."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from holdfast.model.event import RawEvent
 from holdfast.model.foreign_feed import ForeignFeed
 from holdfast.runtime.run.foreign_source import ForeignDeadLetter, ForeignSource
 from holdfast.runtime.store.checkpoint import Checkpoint
-from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import NewItem, Status
 from holdfast.sql.database import Connection, Database
-from holdfast.sql.store.audit import write_audit
-from holdfast.sql.store.lane_rows import refresh
+from holdfast.sql.store.audit import ChangedBy
+from holdfast.sql.store.lane_rows import recount
 from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.store.queue_rows import enqueue
 from holdfast.sql.values import as_json, uuid
@@ -25,7 +24,7 @@ from holdfast.sql.values import as_json, uuid
 T = TypeVar("T")
 
 IMPORT_EVENTS = 500
-"""Events that are put into the queue in one transaction."""
+"""Maximum of events that are put into the queue in one transaction."""
 
 
 class ImportedDeadLetters(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,27 +41,24 @@ class ImportedDeadLetters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetterImport:
-    """Puts dead letters into the queue of one projection, in the name of a person."""
+    """Puts dead letters into the queue of one projection, for an operator."""
 
     def __init__(
         self,
         database: Database,
         *,
-        clock: Clock,
         projection: str,
         intake: ForeignFeed,
         lane_of: Callable[[RawEvent], str],
-        by: str,
-        note: str | None,
+        change: ChangedBy,
     ) -> None:
-        self._database, self._clock, self._projection = database, clock, projection
-        self._lane_of, self._by, self._note = lane_of, by, note
-        self._intake = intake
+        self._database, self._projection, self._intake = database, projection, intake
+        self._lane_of, self._change = lane_of, change
 
     def bring_in(
         self, source: ForeignSource, topic: str, status: Status, *, limit: int, dry_run: bool
     ) -> ImportedDeadLetters:
-        """Reads a topic to its end, or until so many are in the queue."""
+        """Reads a topic to its end, or until `limit` events were put into the queue."""
         read = added = 0
         is_complete = True
         for found in batched(source.letters(topic), IMPORT_EVENTS):
@@ -94,21 +90,13 @@ class DeadLetterImport:
                 if dry_run or not new:
                     return len(new)
                 connection.run("open_checkpoint", names)
-                connection.run("revise", names)
+                connection.run("bump_revision", names)
                 checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
-                at = self._clock.now()
-                added = enqueue(connection, checkpoint, new, at)
+                added = enqueue(connection, checkpoint, new, self._change.at)
                 for lane in sorted({entry.lane for entry in new}):
-                    refresh(connection, self._projection, feed, lane)
-                write_audit(
-                    connection,
-                    at=at,
-                    by=self._by,
-                    action="import",
-                    projection=self._projection,
-                    subject={"feed": feed, "positions": sorted(added)},
-                    note=self._note,
-                )
+                    recount(connection, self._projection, feed, lane)
+                subject = {"feed": feed, "positions": sorted(added)}
+                self._change.write(connection, "import", self._projection, subject)
         self._database.announce()
         return len(added)
 
@@ -126,7 +114,7 @@ class DeadLetterImport:
                 continue
             if not self._intake.contiguous:
                 if letter.position is not None and letter.position <= reached:
-                    continue  # It was passed there, and does not wait.
+                    continue  # The projection has passed it there, and it does not wait.
                 event = msgspec.structs.replace(event, version=event.position)
             new.append(event)
         return new
@@ -142,7 +130,7 @@ class DeadLetterImport:
         return any(
             uuid(event_id) == letter.event.id
             for position in positions
-            for _, event_id in connection.run("item_at", {**names, "position": position})
+            for _, event_id, *_ in connection.run("item_at", {**names, "position": position})
         )
 
     def _known(
@@ -161,7 +149,7 @@ class DeadLetterImport:
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items in lists of up to so many."""
+    """The items in lists of up to `size`."""
     rest = iter(items)
     while part := list(islice(rest, size)):
         yield part

@@ -1,7 +1,6 @@
 """Why a projection does not advance, as far as the database knows.
 
-What hinders it comes first, in the order in which a person would have to mend it; at the end stands
-how much is left to do.
+Obstacles come first, in the order in which an operator fixes them; then how much is left to do.
 """
 
 from __future__ import annotations
@@ -22,9 +21,28 @@ from holdfast.sql.operate.status import Heads, read_status
 from holdfast.sql.values import moment, uuid
 
 MAX_HEADS = 5
-"""So many closed lanes are named."""
+"""Maximum of closed lanes that are named."""
 
 MAX_QUERY_CHARACTERS = 500
+"""Maximum length of a statement that is shown."""
+
+HEAD_FIELDS = (
+    "id",
+    "lane",
+    "status",
+    "position",
+    "event_type",
+    "event_id",
+    "attempts",
+    "next_attempt_at",
+    "error_type",
+    "error_message",
+    "events",
+)
+"""The columns of lane_heads."""
+
+APPEND_FIELDS = ("pid", "user", "application", "state", "since", "query")
+"""The columns of open_appends."""
 
 Kind = Literal[
     "no_worker",
@@ -41,7 +59,7 @@ Kind = Literal[
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """One reason, or the lack of one: `text` says it, `fields` has the facts."""
+    """One reason, or that there is none: `text` says it, `fields` has the facts."""
 
     kind: Kind
     text: str
@@ -130,7 +148,7 @@ def _faulted(connection: Connection, status: ProjectionStatus) -> Iterator[Reaso
     if error is None or status.leader is not None:
         return
     item, item_status, queued_at = _item_of(connection, status, error.position)
-    # What stops a projection from the queue was there before, and is left there to be tried.
+    # An event that stops a projection from the queue was there before, and waits there.
     is_parked_since = item_status == "dead" or (queued_at is not None and queued_at > error.at)
     if is_parked_since and not status.needs_reset:
         return
@@ -158,11 +176,11 @@ def _faulted(connection: Connection, status: ProjectionStatus) -> Iterator[Reaso
 def _item_of(
     connection: Connection, status: ProjectionStatus, position: int | None
 ) -> tuple[int | None, Status | None, datetime | None]:
-    """The id and status of an event in the queue, and since when it is there."""
+    """The id, the status and the time of an event in the queue."""
     if position is None or position > status.position:
         return None, None, None
     names = {"projection": status.projection, "feed": status.feed, "position": position}
-    for id_, item_status, created_at in connection.run("item_of_fault", names):
+    for id_, _, item_status, created_at in connection.run("item_at", names):
         return id_, item_status, moment(created_at)
     return None, None, None
 
@@ -195,24 +213,16 @@ def _held(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
     if not is_journal(status.feed):
         return
     if status.delivery == "outbox" and status.position == status.head:
-        return  # Nobody reads the feed any more.
+        return  # No runner reads the feed any more.
     chunk = connection.settled(status.position, 1)
     if chunk.events or not chunk.held:
         return
     visible = connection.read(status.position, 1)
-    holders = [
-        {
-            "pid": pid,
-            "user": user,
-            "application": application,
-            "state": state,
-            "since": moment(since),
-            "query": None if query is None else query[:MAX_QUERY_CHARACTERS],
-        }
-        for pid, user, application, state, since, query in connection.run(
-            "append_holders", {"before": visible[0].position if visible else status.head}
-        )
-    ]
+    before = {"before": visible[0].position if visible else status.head}
+    rows = connection.run("open_appends", before)
+    holders = [dict(zip(APPEND_FIELDS, row, strict=True)) for row in rows]
+    for holder in holders:
+        holder["query"] = (holder["query"] or "")[:MAX_QUERY_CHARACTERS] or None
     if not holders:
         return  # It has just ended.
     first = holders[0]
@@ -230,7 +240,7 @@ def _held(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
 
 
 def _resharding(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
-    """The number of shards is being changed, which waits for all of them."""
+    """A change of the number of shards waits until all shards are at one position."""
     if not is_journal(status.feed) or status.delivery == "outbox":
         return
     rows = connection.run("read_layout", {"projection": status.projection})
@@ -250,27 +260,12 @@ def _lanes_closed(connection: Connection, status: ProjectionStatus) -> Iterator[
         return
     names = {"projection": status.projection, "feed": status.feed, "limit": MAX_HEADS}
     query = "lane_heads" if is_ours(status.feed) else "lane_heads_by_version"
-    heads = [
-        {
-            "id": id_,
-            "lane": lane,
-            "status": state,
-            "position": position,
-            "event_type": event_type,
-            "event_id": uuid(event_id),
-            "attempts": attempts,
-            "next_attempt_at": moment(next_attempt_at),
-            "error_type": error_type,
-            "error_message": error_message,
-            "events": events,
-        }
-        for (
-            id_, lane, state, position, event_type, event_id, attempts, next_attempt_at,
-            error_type, error_message, events,
-        ) in connection.run(query, names)
-    ]  # fmt: skip
+    heads = [dict(zip(HEAD_FIELDS, row, strict=True)) for row in connection.run(query, names)]
+    for head in heads:
+        head["event_id"] = uuid(head["event_id"])
+        head["next_attempt_at"] = moment(head["next_attempt_at"])
     if status.delivery == "outbox":
-        # Whatever is appended waits in a lane; those that fail are of interest.
+        # Every event waits in a lane for a moment; only failures hold up the projection.
         heads = [head for head in heads if head["status"] in ("failed", "dead")]
         if not heads:
             return

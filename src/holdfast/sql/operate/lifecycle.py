@@ -1,4 +1,4 @@
-"""What operators do to a projection as a whole."""
+"""Operators' changes to a whole projection."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from holdfast.model.definition import Definition, Fold, Log, Outbox
 from holdfast.model.feed_names import shard_feeds
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.sql.database import Connection, Database
-from holdfast.sql.outbox.registration import add_types, show
+from holdfast.sql.outbox.registration import add_types, publish
 from holdfast.sql.store.audit import ChangedBy
+from holdfast.sql.store.lane_rows import revoke_claims
 from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.store.shard_layouts import admit, feeds_of, reset_layout
 from holdfast.sql.store.tables import clear_tables
-from holdfast.sql.values import AT_ONCE
 
 
 def reset(database: Database, definition: Definition, change: ChangedBy | None = None) -> list[str]:
     """Clears a projection's tables and checkpoint in one transaction; returns the tables' names.
 
-    Whoever runs it now is fenced, and begins again at the first event.
+    The present runner is fenced, and begins again at the first event.
     """
     name = {"projection": definition.name}
     whose = {**name, "feed": definition.feed}
@@ -26,28 +26,28 @@ def reset(database: Database, definition: Definition, change: ChangedBy | None =
         with attempt as connection:
             reset_layout(connection, definition)
             connection.run("reset_checkpoint", name)
-            connection.run("be_brief")
-            # An append may come in between: its lane is counted again, under a lock.
+            connection.run("shorten_lock_timeout")
+            # An append may commit in between: its lane is recounted, under a lock.
             connection.run("reset_lanes", name)
             connection.run("reset_queue", name)
             connection.run("reset_streams", name)
             connection.run("reset_seen", name)
             connection.run("lock_all_lanes", whose)
-            connection.run("count_lanes", whose)
+            connection.run("recount_lanes", whose)
             connection.run("open_empty_lanes", whose)
             if not isinstance(definition.delivery, Outbox):
                 connection.run("forget_outbox_types", name)
                 connection.run("forget_outbox", name)
             else:
                 ((drawn,),) = connection.run("last_drawn")
-                connection.run("reset_outbox", {**name, "until": drawn})
-                connection.run("clear_outbox_types", whose)
+                connection.run("restart_backfill", {**name, "until": drawn})
+                connection.run("forget_outbox_types", name)
                 add_types(connection, definition)
-            connection.run("count_registration")
+            connection.run("record_registration")
             tables = clear_tables(connection, definition)
             if change is not None:
                 change.write(connection, "reset", definition.name, {"tables": tables})
-    show(database)
+    publish(database)
     database.announce()
     return tables
 
@@ -60,7 +60,7 @@ def owned_tables(database: Database, definition: Definition) -> list[str]:
 
 
 def depose(database: Database, projection: str, change: ChangedBy | None = None) -> int:
-    """Takes the projection from whoever runs it; returns how many leases it had."""
+    """Takes the projection from its runners; returns how many leases they had."""
     with database.reading() as connection:
         rows = connection.run("checkpoints_of", {"projection": projection})
     found = {checkpoint_id: epoch for checkpoint_id, epoch, *_ in rows}
@@ -68,9 +68,9 @@ def depose(database: Database, projection: str, change: ChangedBy | None = None)
     for checkpoint_id, epoch in found.items():
         for attempt in operator_transactions(database):
             with attempt as connection:
-                # In here: where nothing can be written, nothing has changed.
+                # In here: if nothing can be written, nothing is changed.
                 database.depose(checkpoint_id)
-                # Under a later epoch somebody has taken over already, and is not meant.
+                # A runner with a later epoch has taken over already, and stays.
                 connection.run("raise_epoch", {"id": checkpoint_id, "epoch": epoch})
                 if change is not None:
                     change.write(connection, "depose", projection, {"epoch": epoch})
@@ -83,7 +83,7 @@ def read_positions(
     """Position and state of a projection's checkpoint on a feed; None: on all its shards."""
     name = {"projection": definition.name}
     with database.reading() as connection:
-        # In this order: where shards change in between, one of the new ones is missed.
+        # In this order: if shards change in between, one of the new ones is missing.
         is_journals = isinstance(definition.delivery, Log)
         layouts = connection.run("read_layout", name) if is_journals else []
         rows = connection.run("checkpoints_of", name)
@@ -109,10 +109,7 @@ def pause(database: Database, definition: Definition, change: ChangedBy) -> bool
                 "pause", {**names, "at": change.at, "by": change.by, "note": change.note}
             )
             if paused:
-                # Those who are at work in outbox delivery can't finish.
-                connection.run("be_brief")
-                connection.run("revoke_lanes", {**names, "at": AT_ONCE})
-                connection.run("unclaim_all", names)
+                revoke_claims(connection, names)
                 change.write(connection, "pause", projection, {})
     database.announce()
     return bool(paused)
@@ -122,7 +119,7 @@ def resume(database: Database, projection: str, change: ChangedBy) -> bool:
     """Lets a projection go on; returns whether it was paused."""
     for attempt in operator_transactions(database):
         with attempt as connection:
-            connection.run("hold_layout", {"projection": projection})
+            connection.run("lock_layout", {"projection": projection})
             resumed = connection.run("resume", {"projection": projection})
             if resumed:
                 change.write(connection, "resume", projection, {})
@@ -187,7 +184,7 @@ def rewind(database: Database, definition: Definition, to: int | None, change: C
         with attempt as connection:
             feeds = [{"projection": name, "feed": f} for f in feeds_of(connection, definition)]
             position = _first_skip(connection, name, feeds) if to is None else to
-            # All of them, and not one after the other.
+            # All feeds, before the error.
             rewound = [f for f in feeds if connection.run("rewind", {**f, "position": position})]
             if not rewound:
                 raise HoldfastError(
@@ -196,10 +193,10 @@ def rewind(database: Database, definition: Definition, to: int | None, change: C
                 )
             forgotten: list[int] = []
             for names in rewound:
-                items = connection.run("forget_ahead", {**names, "position": position})
+                items = connection.run("delete_items_after", {**names, "position": position})
                 forgotten += [row[0] for row in items]
                 connection.run("open_empty_lanes", names)
-                connection.run("count_lanes", names)
+                connection.run("recount_lanes", names)
             change.write(connection, "rewind", name, {"position": position, "items": forgotten})
     database.announce()
     return position
@@ -207,7 +204,7 @@ def rewind(database: Database, definition: Definition, to: int | None, change: C
 
 def _first_skip(connection: Connection, projection: str, feeds: list[dict[str, str]]) -> int:
     """The position before the first event that was skipped."""
-    found = [connection.run("first_skip", names)[0][0] for names in feeds]
+    found = [connection.run("first_skipped", names)[0][0] for names in feeds]
     first = min((position for position in found if position is not None), default=None)
     if first is None:
         raise HoldfastError(

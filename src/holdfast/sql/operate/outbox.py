@@ -1,4 +1,4 @@
-"""Outbox delivery as people see it: what waits, who works, in which mode; and messages to send."""
+"""Outbox delivery for operators: its state, its mode, its workers; and sending messages."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from holdfast.sql.database import Connection, Database, Row, handled_database, r
 from holdfast.sql.journal.encode import EventEncoder
 from holdfast.sql.journal.join import joined, joined_async
 from holdfast.sql.operate.queue import Queue
-from holdfast.sql.outbox.registration import show
-from holdfast.sql.store.audit import write_audit
+from holdfast.sql.outbox.registration import publish
+from holdfast.sql.store.audit import ChangedBy
+from holdfast.sql.store.lane_rows import revoke_claims
 from holdfast.sql.store.operator_transaction import operator_transactions
-from holdfast.sql.values import AT_ONCE, moment
+from holdfast.sql.values import struct_of
 from holdfast.threads import in_thread
 
 FORGET = ("reset_lanes", "reset_queue", "forget_outbox_types", "forget_outbox")
 FAR_AHEAD = datetime.max.replace(tzinfo=UTC)
 
 ALIVE_SECONDS = 10.0
-"""A process that was seen so lately is taken for alive."""
+"""Maximum age of the heartbeat of a live process."""
 
 
 class RelayStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that delivers a projection, or has done so, and what came of its attempts.
+    """A process that delivers a projection, or has done so, and the results of its attempts.
 
-    In shadow mode it has `looked` at events, for so many seconds, and could not decode the
+    In shadow mode it has `looked` at events for `looked_seconds`, and could not decode the
     `unreadable` ones.
     """
 
@@ -135,7 +136,7 @@ class Outbox:
         return _sent(message, await run("send", message))
 
     def report(self, *, status: Status | None = None, limit: int = 10) -> Sequence[OutboxReport]:
-        """How each projection stands, with its oldest items in a status, or that have failed."""
+        """The state of each projection, with its oldest items in a status, or oldest failures."""
         self._prepare()
         now = self._clock.now()
         with self._database.reading() as connection:
@@ -168,7 +169,7 @@ class Outbox:
     def set_mode(self, projection: str, mode: Mode, *, by: str, note: str | None = None) -> bool:
         """Changes how a projection is delivered, in all processes; returns whether it was another.
 
-        When this returns, whoever was at work in another mode can't finish.
+        When this returns, workers that began in another mode can't finish.
         """
         if mode not in MODES:
             raise ConfigError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
@@ -179,61 +180,43 @@ class Outbox:
                 whose = _whose(connection, projection)
                 changed = bool(connection.run("set_mode", {**whose, "mode": mode}))
                 if changed:
-                    connection.run("be_brief")
-                    connection.run("revoke_lanes", {**whose, "at": AT_ONCE})
-                    connection.run("unclaim_all", whose)
-                    write_audit(
-                        connection,
-                        at=self._clock.now(),
-                        by=by,
-                        action="mode",
-                        projection=projection,
-                        subject={"mode": mode},
-                        note=note,
-                    )
+                    revoke_claims(connection, whose)
+                    self._by(by, note).write(connection, "mode", projection, {"mode": mode})
         self._database.announce()
         return changed
 
     def forget(self, projection: str, *, by: str, note: str | None = None) -> int:
         """Ends outbox delivery for a projection or a sink that is gone from the code.
 
-        Nothing is queued for it from then on, and what waits in its queue is deleted; returns how
-        many items that were. Its tables and its checkpoint stay.
+        Nothing is queued for it from then on, and its waiting items are deleted; returns their
+        number. Its tables and its checkpoint stay.
         """
         refuse_handlers(self._database, "a projection")
         self._prepare()
         for attempt in operator_transactions(self._database):
             with attempt as connection:
-                connection.run("lock_outbox")
+                connection.run("lock_registry")
                 whose = _whose(connection, projection)
                 ((items,),) = connection.run("count_waiting", whose)
                 if whose["feed"] == JOURNAL:
-                    # Whoever is registered under this name again begins after this.
+                    # A later registration under this name begins after this.
                     ((drawn,),) = connection.run("last_drawn")
-                    connection.run("pass_all", {**whose, "position": drawn})
-                connection.run("be_brief")
+                    connection.run("pass_position", {**whose, "position": drawn})
+                connection.run("shorten_lock_timeout")
                 for statement in FORGET:
                     connection.run(statement, {"projection": projection})
                 connection.run("forget_relays", {**whose, "before": FAR_AHEAD})
-                connection.run("count_registration")
-                write_audit(
-                    connection,
-                    at=self._clock.now(),
-                    by=by,
-                    action="forget",
-                    projection=projection,
-                    subject={"items": items},
-                    note=note,
-                )
-        show(self._database)
+                connection.run("record_registration")
+                self._by(by, note).write(connection, "forget", projection, {"items": items})
+        publish(self._database)
         return int(items)
 
     def replay(self, item_id: int, *, by: str, note: str | None = None) -> QueueItem | None:
-        """Tries one item now, in this process, whatever its attempts and its time.
+        """Tries one item now, in this process, regardless of its attempts and its next attempt.
 
-        Returns None if it was applied, else the item with its new error, of which its policy has
-        said what follows. It must be the first one of its lane, and no worker may have it; one that
-        is failed or dead is requeued for it.
+        Returns None if it was applied, else the item with its new error, on which its policy has
+        decided. The item must be the head of its lane, and no worker may have claimed it. A failed
+        or dead item is requeued first.
         """
         item = self._queue.get(item_id)
         with self._database.reading() as connection:
@@ -259,18 +242,13 @@ class Outbox:
             self._queue.requeue(QueueSelection(ids=(item_id,)), by=by, note=note)
         self._replay(item)
         with self._database.writing() as connection:
-            write_audit(
-                connection,
-                at=self._clock.now(),
-                by=by,
-                action="replay",
-                projection=item.projection,
-                subject={"items": [item_id]},
-                note=note,
-            )
+            self._by(by, note).write(connection, "replay", item.projection, {"items": [item_id]})
         self._database.announce()
         left = [i for i in self._queue.list(QueueSelection(ids=(item_id,))) if i.status != "done"]
         return left[0] if left else None
+
+    def _by(self, by: str, note: str | None) -> ChangedBy:
+        return ChangedBy(by, self._clock.now(), note)
 
     def _message(
         self,
@@ -315,7 +293,7 @@ def _whose(connection: Connection, projection: str) -> dict[str, str]:
     """The names of an outbox projection, whose checkpoint is locked from now on."""
     for name, feed, *_ in connection.run("outboxes"):
         whose = {"projection": name, "feed": feed}
-        if name == projection and connection.run("revise", whose):
+        if name == projection and connection.run("bump_revision", whose):
             return whose
     raise ConfigError(
         f"projection {projection!r} is not delivered by an outbox on this database; "
@@ -324,25 +302,7 @@ def _whose(connection: Connection, projection: str) -> dict[str, str]:
 
 
 def _relay(row: Row, now: datetime) -> RelayStatus:
-    _, _, process, started, seen, applied, failed, looked, unreadable, looked_seconds = row
-    return RelayStatus(
-        process=process,
-        is_alive=_seconds(now, seen) <= ALIVE_SECONDS,
-        started_at=_moment(started),
-        seen_at=_moment(seen),
-        applied=applied,
-        failed=failed,
-        looked=looked,
-        unreadable=unreadable,
-        looked_seconds=looked_seconds,
-    )
-
-
-def _moment(value: object) -> datetime:
-    at = moment(value)
-    assert at is not None
-    return at
-
-
-def _seconds(now: datetime, at: object) -> float:
-    return (now - _moment(at)).total_seconds()
+    _, _, process, *rest = row
+    relay = struct_of(RelayStatus, (process, False, *rest))
+    is_alive = (now - relay.seen_at).total_seconds() <= ALIVE_SECONDS
+    return msgspec.structs.replace(relay, is_alive=is_alive)

@@ -1,4 +1,4 @@
-"""Every projection's status, as the database knows it."""
+"""The status of every projection, as the database knows it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from holdfast.sql.database import Database
 from holdfast.sql.values import moment, uuid
 
 RATE_SECONDS = 10.0
-"""A rate that was measured longer ago than this is history, and shown as 0."""
+"""Maximum age of a rate; an older one is shown as 0."""
 
 
 Heads = Mapping[tuple[str, str], int]
-"""Where feeds end that others write, by projection and feed, as far as that is known."""
+"""The known ends of foreign feeds, by projection and feed."""
 
 
 def read_status(database: Database, clock: Clock, heads: Heads) -> list[ProjectionStatus]:
@@ -48,18 +48,18 @@ def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> Pr
     behind_since, needs_reset, paused_at, paused_by, paused_note, until, reason, *last = rest[10:]
     mode, backfill_until, waiting_since, seen_at, delivered, *queued = last
     if feed == MESSAGES:
-        head = position = 0  # They are in no journal.
+        head = position = 0  # Messages have no position in a journal.
     lag = max(0, head - position)
     if mode is not None:
         is_led, leader, processed = _is_recent(seen_at, now), None, delivered
         if backfill_until is not None and position >= backfill_until:
-            # Whatever is appended is in the queue by then.
+            # The queue has every event by now.
             position, behind_since, lag = head, waiting_since, queued[1]
     processed_at = moment(last_at)
     recent = _is_recent(last_at, now)
     since = moment(behind_since)
     if not is_ours(feed) and lag:
-        since = processed_at  # When the next one was written, only the broker knows.
+        since = processed_at  # Only the broker knows when the next event was written.
     waiting_until = moment(until)
     waits = waiting_until is not None and waiting_until > now
     if paused_by is not None:

@@ -1,1 +1,5 @@
-"""Outbox delivery on SQL databases."""
+"""Outbox delivery on SQL databases.
+
+registration  which projections appends put events into the queue for
+claims        claims of workers on lanes
+"""

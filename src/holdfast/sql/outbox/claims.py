@@ -1,4 +1,4 @@
-"""The claims of those who work on outbox projections, on SQL databases."""
+"""The claims of outbox workers, on SQL databases."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, OutboxState, Rel
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import ParkedEvent
 from holdfast.sql.database import Connection, Database
+from holdfast.sql.store.lane_rows import waiting
 from holdfast.sql.store.queue_rows import parked_event
 from holdfast.sql.store.session import SqlSession, needs_reset
 from holdfast.sql.values import as_json, moment
 
 BACKFILL_EVENTS = 5_000
-"""Positions that are put into the queue in one transaction."""
+"""Maximum of events that a backfill puts into the queue in one transaction."""
 
 CLEANED_ITEMS = 1_000
-"""Items that are deleted at once, of those that were kept for long enough."""
+"""Maximum of done items that are deleted in one transaction."""
 
 CLEANED_TIMES = 20
-"""How often at most, in a row."""
+"""Maximum of such transactions in a row."""
 
-GONE_SECONDS = 3_600.0
-"""A process that was not seen for so long is gone: what it did is counted with the rest."""
+ENDED_SECONDS = 3_600.0
+"""Time without a heartbeat after which a process has ended: its figures go into the totals."""
 
 
 class _Rehearsed(Exception):
@@ -82,12 +83,13 @@ class SqlClaims:
         names = {**self._whose, "after": after, "through": through}
         with self._connection.transaction():
             if not self._connection.run("move_backfill", names):
-                return int(until - after)  # Somebody else has moved it on.
-            added = self._connection.run("backfill", names | {"at": self._clock.now()})
-            lanes = Counter(lane for (lane,) in added)
-            self._run_lanes(
-                "add_to_lanes", [{"lane": lane, "events": n} for lane, n in lanes.items()]
-            )
+                return int(until - after)  # Another process has moved the backfill.
+            now = self._clock.now()
+            added = self._connection.run("backfill", names | {"at": now})
+            counts = Counter(lane for (lane,) in added)
+            if counts:
+                lanes = as_json([{"lane": lane, "events": n} for lane, n in counts.items()])
+                self._connection.run("add_to_lanes", {**self._whose, "lanes": lanes, "now": now})
         return int(until - through)
 
     def claim(self, token: str, *, lanes: int, items: int) -> list[Claim]:
@@ -110,7 +112,7 @@ class SqlClaims:
         self, statement: str, token: str, items: int, which: Mapping[str, Any]
     ) -> list[Claim]:
         with self._connection.transaction():
-            self._connection.run("hold_gate", self._whose)
+            self._connection.run("lock_checkpoint_shared", self._whose)
             if not self.state().is_open:
                 return []
             return self._take(statement, token, items, which)
@@ -129,7 +131,7 @@ class SqlClaims:
             found.setdefault(lane, []).append(parked_event(self._connection, tuple(row)))
         heads = [waiting[0].id for waiting in found.values()]
         self._connection.run("claim_heads", {**leased, "ids": as_json(heads), "worker": token})
-        # A lane in which nothing waits, which should not be, is given back.
+        # An empty lane should not have a row; it is released.
         empty = set(claimed) - found.keys()
         if empty:
             self.release(token, dict.fromkeys(empty, 0))
@@ -139,7 +141,7 @@ class SqlClaims:
         ]
 
     def waiting(self, lane: str) -> int:
-        return int(self._connection.run("lane_count", {**self._whose, "lane": lane})[0][0])
+        return waiting(self._connection, **self._whose, lane=lane)
 
     def renew(self, tokens: Collection[str]) -> None:
         names = {"lease_seconds": LEASE_SECONDS, "tokens": as_json(list(tokens))}
@@ -148,17 +150,17 @@ class SqlClaims:
 
     def lock(self, token: str, lanes: Collection[str], *, wait: bool) -> set[str]:
         names = {**self._whose, "token": token, "lanes": as_json(list(lanes))}
-        rows = self._connection.run("hold_claims" if wait else "hold_free_claims", names)
+        rows = self._connection.run("lock_claims" if wait else "lock_free_claims", names)
         return {lane for (lane,) in rows}
 
     def release(self, token: str, gone: Mapping[str, int]) -> None:
         names = {**self._whose, "token": token, "now": self._clock.now()}
         if any(gone.values()):
-            closed = self._connection.run("close_claims", {**names, "lanes": _lanes(gone)})
+            closed = self._connection.run("open_finished_lanes", {**names, "lanes": _lanes(gone)})
             left = gone.keys() - {lane for (lane,) in closed}
             gone = {lane: gone[lane] for lane in left}
         if gone:
-            self._connection.run("settle_claims", {**names, "lanes": _lanes(gone)})
+            self._connection.run("release_claims", {**names, "lanes": _lanes(gone)})
 
     def finish(self, items: Collection[int]) -> None:
         if items:
@@ -174,7 +176,7 @@ class SqlClaims:
 
     def peek(self, after: int, limit: int) -> list[tuple[int, RawEvent]]:
         names = {**self._whose, "after": after, "limit": limit}
-        rows = self._connection.run("look_at_items", names)
+        rows = self._connection.run("peek_items", names)
         events = self._connection.raw_events([row[1:] for row in rows])
         return [(row[0], event) for row, event in zip(rows, events, strict=True)]
 
@@ -187,7 +189,7 @@ class SqlClaims:
             "at": self._clock.now(),
         }
         with self._connection.transaction():
-            self._connection.run("see_relay", names)
+            self._connection.run("relay_heartbeat", names)
 
     def clean(self) -> None:
         now = self._clock.now()
@@ -195,16 +197,16 @@ class SqlClaims:
         done = {**self._whose, "before": kept_until, "limit": CLEANED_ITEMS}
         for _ in range(CLEANED_TIMES):
             with self._connection.transaction():
-                cleaned = self._connection.run("clean_items", done)
+                cleaned = self._connection.run("delete_done_items", done)
             if len(cleaned) < CLEANED_ITEMS:
                 break
-        gone = {**self._whose, "before": now - timedelta(seconds=GONE_SECONDS)}
+        gone = {**self._whose, "before": now - timedelta(seconds=ENDED_SECONDS)}
         with self._connection.transaction():
             relays = self._connection.run("forget_relays", gone)
             if relays:
                 applied, failed = (sum(figures) for figures in zip(*relays, strict=True))
                 self._connection.run(
-                    "count_gone", {**self._whose, "applied": applied, "failed": failed}
+                    "count_ended_relays", {**self._whose, "applied": applied, "failed": failed}
                 )
 
     def next_due(self) -> tuple[float | None, bool]:
@@ -217,11 +219,6 @@ class SqlClaims:
     def _times(self) -> dict[str, Any]:
         now = self._clock.now()
         return {"now": now, "lease_until": now + timedelta(seconds=LEASE_SECONDS)}
-
-    def _run_lanes(self, name: str, lanes: Sequence[Mapping[str, Any]]) -> None:
-        if lanes:
-            names = {**self._whose, "lanes": as_json(lanes), "now": self._clock.now()}
-            self._connection.run(name, names)
 
 
 def _lanes(gone: Mapping[str, int]) -> str:

@@ -1,12 +1,11 @@
-"""Outbox delivery: who is registered, and from where on.
+"""Registration for outbox delivery: which projections, which types, from which position on.
 
-Registering must leave no gap between what the backfill brings and what appends bring. Appends look
-at the registrations in the database, in their own transaction. On PostgreSQL an append may not see
-one that was committed a moment ago. So it also looks at a sequence, whose value depends on no
-snapshot, and which is raised when the registration is in, when its positions are drawn: it either
-sees the registration or fails, to be tried again. Those that looked earlier had drawn their
-positions, and the backfill goes up to the last position that was drawn. What both bring is in the
-queue once.
+The backfill and the appends together must bring every event. An append reads the registrations in
+its own transaction. On PostgreSQL its snapshot may be older than a registration. So, when it has
+drawn its positions, it also reads a sequence, which depends on no snapshot and is raised after the
+registration was committed: an append that misses the registration fails, and is tried again. An
+append that has read the sequence before had drawn its positions, and the backfill goes up to the
+last position that was drawn. An event that comes both ways is in the queue once.
 """
 
 from __future__ import annotations
@@ -22,11 +21,10 @@ _KINDS = {JOURNAL: "a projection", MESSAGES: "a sink"}
 
 
 def register(database: Database, definition: Definition) -> None:
-    """Has events put into the queue for a projection, from its checkpoint on.
+    """Has appends put events into the queue for a projection, from its checkpoint on.
 
-    For one that is registered, takes note of event types that it handles now. None is taken away,
-    for processes with older or newer code may be about: what is not handled is passed over. A reset
-    makes them those of the code.
+    Adds new event types of a known projection. None is removed before a reset, since processes
+    with other code may be running; events that are not handled are passed over.
     """
     assert isinstance(definition.delivery, Outbox)
     mode = definition.delivery.mode
@@ -39,7 +37,7 @@ def register(database: Database, definition: Definition) -> None:
         _check_mode(definition, mode, known[0][0])
         return
     with database.writing() as connection:
-        connection.run("lock_outbox")
+        connection.run("lock_registry")
         for name, feed, *_ in connection.run("outboxes"):
             if name == definition.name and feed != definition.feed:
                 raise ConfigError(
@@ -51,18 +49,18 @@ def register(database: Database, definition: Definition) -> None:
         connection.run("open_checkpoint", whose)
         is_new = connection.run("register_outbox", {**whose, "mode": mode})
         if is_new:
-            # Whoever has led it by the log is fenced, and what was parked is counted.
+            # Fences a runner that leads it by the log, and counts the parked events.
             connection.run("begin_relay", whose)
-            connection.run("count_lanes", whose)
+            connection.run("recount_lanes", whose)
         if is_new and definition.delivery.start == "now":
             end = connection.settled_end()
             connection.run("move_backfill", {**whose, "after": 0, "through": end})
         add_types(connection, definition)
-        connection.run("count_registration")
+        connection.run("record_registration")
     with database.writing() as connection:
-        connection.run("lock_outbox")
-        connection.run("show_outbox")
-        # Messages that were sent before are nowhere.
+        connection.run("lock_registry")
+        connection.run("publish_registration")
+        # Messages that were sent before are not stored.
         until = 0 if definition.feed == MESSAGES else connection.run("last_drawn")[0][0]
         connection.run("set_backfill", {**whose, "until": until})
         ((now, *_),) = connection.run("read_outbox", whose)
@@ -89,15 +87,15 @@ def _check_mode(definition: Definition, mode: Mode, now: str) -> None:
         )
 
 
-def show(database: Database) -> None:
-    """Whoever looks at the past from now on can tell that it is the past."""
+def publish(database: Database) -> None:
+    """From now on, appends with an older snapshot know that they miss a registration."""
     with database.writing() as connection:
-        connection.run("lock_outbox")
-        connection.run("show_outbox")
+        connection.run("lock_registry")
+        connection.run("publish_registration")
 
 
 def add_types(connection: Connection, definition: Definition) -> None:
-    """In the open transaction: events of these types go into the queue."""
+    """Has appends queue events of the projection's types; in the open transaction."""
     for event_type in _types(definition):
         names = {"projection": definition.name, "feed": definition.feed, "event_type": event_type}
         connection.run("add_outbox_type", names)
@@ -108,11 +106,11 @@ def _types(definition: Definition) -> list[str]:
 
 
 def first_left(database: Database, projection: str, feed: str, position: int) -> int | None:
-    """The first position, up to one, whose event will still be tried; None if there is none."""
+    """The first event, up to a position, that will still be tried; None if there is none."""
     whose = {"projection": projection, "feed": feed}
     with database.reading() as connection:
         _, until, backfilled, *_ = connection.run("read_outbox", whose)[0]
         if until is None or backfilled < min(until, position):
             return int(backfilled) + 1
-        ((found,),) = connection.run("outbox_reached", whose | {"position": position})
+        ((found,),) = connection.run("first_undelivered", whose | {"position": position})
     return None if found is None else int(found)

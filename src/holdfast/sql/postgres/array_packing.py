@@ -1,7 +1,7 @@
 """Many values of one column as a PostgreSQL array in its binary form.
 
-The driver packs an array value by value; these pack the commonest kinds all at once, in the form
-that the server's own array_send has.
+The driver packs an array value by value. These functions pack the most common kinds all at once, in
+the format of the server's array_send.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 INT8, TEXT, TIMESTAMPTZ = 20, 25, 1184
-"""Numbers of types, which are the same on every server."""
+"""OIDs of types, which are the same on every server."""
 
 _pack_head = struct.Struct(">iiIii").pack
 _pack_length = struct.Struct(">i").pack
 
 
 class Packed:
-    """An array in binary form, whose type the statement says."""
+    """An array in binary form; the statement names its type."""
 
     __slots__ = ("data",)
 
@@ -39,7 +39,7 @@ class Packed:
 
 
 class PackedDumper(Dumper):
-    """Sends it as it is."""
+    """Sends the bytes as they are."""
 
     format = Format.BINARY
 
@@ -69,7 +69,7 @@ def named_arrays(table: TableSpec, rows: RowChanges) -> dict[str, Any]:
 
 
 def microseconds(moment: datetime) -> int:
-    """A moment as the server counts it."""
+    """A moment in the server's microseconds."""
     return (moment - EPOCH) // MICROSECOND
 
 

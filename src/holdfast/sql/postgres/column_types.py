@@ -1,4 +1,4 @@
-"""The types of PostgreSQL that hold the kinds of columns there are."""
+"""The type of PostgreSQL for each kind of column."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ INTRANS = TransactionStatus.INTRANS
 SAVEPOINT = "SAVEPOINT holdfast_event"
 
 CANCEL_SECONDS = 5.0
-"""How long a request to cancel a statement may take."""
+"""Timeout of a request to cancel a statement."""
 
 
 class PostgresConnection:
@@ -51,9 +51,9 @@ class PostgresConnection:
     def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Row]) -> None:
         self._database, self._raw = database, raw
         self._is_aborted = False
-        # One for all our own statements: to make one costs as much as to use it.
+        # One cursor for all our own statements: to create one costs as much as to use it.
         self._own_cursor = raw.cursor(binary=True)
-        # One for events, whose JSON is kept as text.
+        # One cursor for events, whose JSON is kept as text.
         self._events = raw.cursor(binary=True, row_factory=tuple_row)
         self._events.adapters.register_loader("json", TextBinaryLoader)
         self._prefetch = Prefetch(raw, self._events)
@@ -86,7 +86,7 @@ class PostgresConnection:
                 after,
                 read=lambda: next(reads, None) or self._read(after, limit),
                 drawn=lambda: int(self.run("last_drawn")[0][0]),
-                bound=lambda: self.run("in_flight")[0][0],
+                bound=lambda: self.run("lowest_open_append")[0][0],
             )
         if ahead and not held and 1 < limit == len(rows):
             self._read_ahead(rows[-1][0], limit)
@@ -100,7 +100,7 @@ class PostgresConnection:
 
     def settled_end(self) -> int:
         drawn = int(self.run("last_drawn")[0][0])
-        bound = self.run("in_flight")[0][0]
+        bound = self.run("lowest_open_append")[0][0]
         return drawn if bound is None else min(drawn, bound)
 
     def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
@@ -149,7 +149,7 @@ class PostgresConnection:
                 found = self._cursor().execute(sql, {**params, **values}).fetchall()
                 return [row[:-1] for row in found]
         except psycopg.errors.DivisionByZero:
-            return None  # By us, or by what people have made of the table: it is seen step by step.
+            return None  # By our check, or by a trigger of the table: the separate statements tell.
 
     def script(self, sql: str) -> None:
         with self._translated():
@@ -162,7 +162,7 @@ class PostgresConnection:
 
     @contextmanager
     def handling(self, *, savepoint: bool) -> Iterator[PostgresTx]:
-        # Lives as long as the transaction, so that another one in its place is noticed.
+        # The setting ends with the transaction: another transaction in its place is noticed.
         mark = str(uuid4())
         then = f"; {SAVEPOINT}" if savepoint else ""
         with self._translated():
@@ -176,7 +176,7 @@ class PostgresConnection:
             tx.leave()
             self._handled = None
         self.check_intact()
-        # By our own cursor: a handler may have given the connection another kind of rows.
+        # On our own cursor: a handler may have changed the row factory of the connection.
         if self.run_native("SELECT current_setting('holdfast.handling', true)", {}) != [(mark,)]:
             raise transaction_ended()
 
@@ -207,14 +207,15 @@ class PostgresConnection:
             self._raw.cancel_safe(timeout=CANCEL_SECONDS)
 
     def abort(self) -> None:
-        # Whoever waits for an answer finds that none comes. To close it would free what he uses.
+        # The thread that waits for an answer gets an error. To close the connection would free
+        # memory that this thread uses.
         self._is_aborted = True
         with suppress(psycopg.Error, OSError):
             borrowed = socket.socket(fileno=self._raw.fileno())
             try:
                 borrowed.shutdown(socket.SHUT_RDWR)
             finally:
-                borrowed.detach()  # It stays the driver's.
+                borrowed.detach()  # The socket stays the driver's.
 
     def check_intact(self) -> None:
         # COMMIT would answer ROLLBACK without an error if a statement has failed and the error
@@ -258,7 +259,7 @@ class PostgresConnection:
             self.raw.execute(deleting(table), [list(part) for part in zip(*keys, strict=True)])
 
     def _with_rows(self, name: str, table: TableSpec) -> str:
-        """The statement, made once: a runner uses it for every batch."""
+        """The statement, built once: a runner uses it for every batch."""
         made_for, sql = self._made.get(name, (None, ""))
         if made_for is not table:
             sql = writing_with(table, pyformat(query(name, "postgres")))
@@ -270,7 +271,7 @@ class PostgresConnection:
         return self._own_cursor
 
     def _receive_prefetched(self) -> None:
-        """The connection does one thing at a time."""
+        """Receives the answer of a prefetch: a connection does one thing at a time."""
         if self._prefetch.is_pending:
             with self._translated():
                 self._prefetch.receive()
@@ -302,7 +303,7 @@ class PostgresConnection:
 
 
 def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:
-    """What a statement has returned; nothing, where it returns no rows."""
+    """The rows of a statement; none if it returns no rows."""
     result = cursor.pgresult
     return cursor.fetchall() if result is not None and result.nfields else []
 

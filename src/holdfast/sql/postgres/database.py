@@ -1,7 +1,7 @@
 """PostgreSQL, through psycopg 3 with binary parameters.
 
 A runner has one connection while it has work. Appends and quick reads share a pool. One more
-connection a process holds all its leases and listens for wake-ups (`postgres_leases.py`).
+connection per process holds all its leases and listens for wake-ups (leases.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.wake import WakeSignal
 from holdfast.sql import forks
-from holdfast.sql.database import Row, causes, quote
+from holdfast.sql.database import Row, Run, causes, quote
 from holdfast.sql.postgres.column_types import TYPES
+from holdfast.sql.postgres.range_dialect import RANGE_DIALECT
 from holdfast.sql.url import PostgresUrl
 
 try:
@@ -34,9 +35,13 @@ except ImportError as missing:  # pragma: no cover
     raise ConfigError("PostgreSQL needs psycopg: pip install 'holdfast[postgres]'") from missing
 
 POOL_CONNECTIONS = 10
+"""Maximum of connections in the pool."""
+
 CONNECT_SECONDS = 10
+"""Timeout of connecting, and of waiting for a connection of the pool."""
+
 CONNECT_ATTEMPTS = 100
-"""A connection that is made while the process forks is made again."""
+"""Maximum of attempts to connect while the process forks."""
 
 MIGRATION_LOCK = 0x48464D49
 """Advisory lock key: one migration at a time in a database."""
@@ -62,6 +67,7 @@ class PostgresDatabase:
     """A PostgreSQL database."""
 
     dialect = "postgres"
+    range_dialect = RANGE_DIALECT
     table_options = ""
 
     def __init__(self, url: PostgresUrl) -> None:
@@ -81,7 +87,7 @@ class PostgresDatabase:
             **{
                 **_CONNECTION_DEFAULTS,
                 **{k: str(v) for k, v in given.items()},
-                "client_encoding": "UTF8",  # Texts are packed as that, whatever the database has.
+                "client_encoding": "UTF8",  # array_packing encodes texts as UTF-8.
             }
         )
         self._opened: WeakSet[psycopg.Connection[Row]] = WeakSet()
@@ -89,7 +95,7 @@ class PostgresDatabase:
             self.connect_raw, max_connections=POOL_CONNECTIONS, wait_seconds=CONNECT_SECONDS
         )
         self._notifier = Notifier(self.connect_raw)
-        self._keeper = LeaseConnection(self.connect_raw, self.wake, self._notifier)
+        self._lease_connection = LeaseConnection(self.connect_raw, self.wake, self._notifier)
         forks.at_fork(self, PostgresDatabase.forked)
 
     def connect(self) -> PostgresConnection:
@@ -127,14 +133,14 @@ class PostgresDatabase:
         return params
 
     def listen(self) -> None:
-        self._keeper.listen()
+        self._lease_connection.listen()
 
     def announce(self) -> None:
         self.wake.notify()
         self._notifier.kick()
 
     def lease(self, checkpoint: Checkpoint) -> Lease | None:
-        return self._keeper.acquire(checkpoint.id)
+        return self._lease_connection.acquire(checkpoint.id)
 
     def leased(self, checkpoint_ids: Iterable[int]) -> set[int]:
         with self.reading() as connection:
@@ -143,11 +149,14 @@ class PostgresDatabase:
     def depose(self, checkpoint_id: int) -> None:
         # The runner's own connection too: frozen inside a transaction, it holds the checkpoint.
         with self.reading() as connection:
-            connection.run("end_leader", {"id": checkpoint_id})
+            connection.run("terminate_leader", {"id": checkpoint_id})
 
     def cut_off(self, checkpoint_id: int) -> None:
         with self.reading() as connection:
-            connection.run("end_runner", {"id": checkpoint_id})
+            connection.run("terminate_runner", {"id": checkpoint_id})
+
+    def check_joinable(self, run: Run) -> None:
+        """Nothing to check: on another database our statements find no journal, and fail."""
 
     def column_ddl(self, column: Column, *, with_default: bool) -> str:
         null = "" if column.optional else " NOT NULL"
@@ -173,7 +182,7 @@ class PostgresDatabase:
     def own_failure(self, error: psycopg.Error) -> StoreUnavailable | None:
         """As `unavailable`, for a statement of our own: no event is to blame if it is cancelled."""
         if isinstance(error, psycopg.errors.QueryCanceled):
-            # By a person, or because it has taken too long.
+            # By an operator, or by a timeout.
             return StoreUnavailable(f"{self.url}: a statement was cancelled: {error}")
         return self.unavailable(error)
 
@@ -181,12 +190,12 @@ class PostgresDatabase:
         if not isinstance(error, psycopg.Error):
             return isinstance(error, UnicodeEncodeError)  # As below.
         if error.sqlstate is None:
-            return isinstance(error, psycopg.DataError)  # The client could not even send it.
+            return isinstance(error, psycopg.DataError)  # The client could not send it.
         return error.sqlstate.startswith(_REFUSED)
 
     def close(self) -> None:
         self._notifier.close()
-        self._keeper.close()
+        self._lease_connection.close()
         self._pool.close()
 
     def forked(self) -> None:
@@ -194,18 +203,18 @@ class PostgresDatabase:
         self._opened = WeakSet()
         self.wake = WakeSignal()
         self._pool.forked()
-        self._keeper.forked()
+        self._lease_connection.forked()
         self._notifier.forked()
 
     def connect_raw(self) -> psycopg.Connection[Row]:
-        """A new connection in autocommit mode: transactions are always spelt out."""
+        """A new connection in autocommit mode: transactions are always explicit."""
         for _ in range(CONNECT_ATTEMPTS):
             before = forks.count()
             raw = self._connect_once()
             self._opened.add(raw)
             if forks.count() == before:
                 return raw
-            # A child that was forked meanwhile has the socket, and does not know that it has.
+            # A child that was forked meanwhile has inherited the socket without knowing it.
             raw.close()
         raise StoreUnavailable(f"this process forks faster than it can connect to {self.url}")
 
@@ -262,9 +271,9 @@ class PostgresDatabase:
 
 
 def _abandon(inherited: Sequence[psycopg.Connection[Row]]) -> None:
-    """In the child of a fork: lets go of the parent's sockets, so that they end with the parent.
+    """In the child of a fork: releases the parent's sockets, so that they end with the parent.
 
-    Something else takes the place of each descriptor: the driver still knows its number.
+    Each descriptor now refers to /dev/null, since the driver still knows its number.
     """
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for raw in inherited:
@@ -283,14 +292,13 @@ def _configure(raw: psycopg.Connection[Row]) -> None:
             f"{OLDEST_SERVER // 10_000} or later is needed"
         )
     # Datetimes come back as UTC on every database. The append function needs a fresh snapshot for
-    # each of its statements, whatever the database's default is.
-    # Time limits of the role are for its other work: a batch that they cut looks like a bad event.
+    # each of its statements. A timeout of the role would make a long batch look like a bad event.
     raw.execute(
         "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';"
         "SET statement_timeout = 0; SET lock_timeout = 0;"
         "SET idle_in_transaction_session_timeout = 0"
     )
-    # A killed worker's statement would run on, with its rows locked against the next worker. Not
-    # every platform's server can look after its clients.
+    # Otherwise a killed worker's statement runs on, with its rows locked against the next worker.
+    # Not every platform's server supports it.
     with suppress(psycopg.errors.InvalidParameterValue):
         raw.execute("SET client_connection_check_interval = '1s'")

@@ -30,7 +30,7 @@ class PostgresTx:
     pipeline.
 
     `succeeded` holds the statements that have succeeded on this connection. A known statement that
-    finds a column of another type was prepared before somebody altered the column: no event is to
+    finds a column of another type was prepared before the column was altered: no event is to
     blame, and a new connection prepares it anew.
     """
 

@@ -1,7 +1,7 @@
 """Leases and wake-ups on PostgreSQL.
 
-A lease is a session-level advisory lock: connection alive, lease held. One connection a process
-holds them all and listens for wake-ups; when it is lost, every lease is lost with it, at once.
+A lease is a session-level advisory lock: it is held while its connection lives. One connection per
+process holds all leases and listens for wake-ups. When it is lost, all leases are lost at once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _KEY = "'holdfast_checkpoint'::regclass::oid::bigint::bit(32)::integer, %s"
 TAKE = f"SELECT pg_try_advisory_lock({_KEY})"
 
 RELEASE = f"SELECT pg_advisory_unlock({_KEY})"
-"""The key is our table and the checkpoint's id, so that each schema has leases of its own."""
+"""The key is our table's OID and the checkpoint's id, so that each schema has its own leases."""
 
 
 class LeaseConnection:
     """Holds the leases of this process, and wakes its runners when another process has appended."""
 
     def __init__(self, connect: Connect, wake: WakeSignal, notifier: Notifier) -> None:
-        """`notifier`: the runners of this process hear of its news without this."""
+        """`notifier`: its notifications are ignored; this process wakes its runners itself."""
         self._connect, self._wake, self._notifier = connect, wake, notifier
         self._lock = threading.RLock()
         self._raw: psycopg.Connection[Any] | None = None
@@ -58,11 +58,7 @@ class LeaseConnection:
         with self._lock, suppress(StoreUnavailable):
             if raw is self._raw:
                 self._held.discard(checkpoint_id)
-                self._execute(
-                    raw,
-                    RELEASE,
-                    checkpoint_id,
-                )
+                self._execute(raw, RELEASE, checkpoint_id)
 
     def is_current(self, raw: psycopg.Connection[Any]) -> bool:
         return raw is self._raw
@@ -111,14 +107,14 @@ class LeaseConnection:
         return tuple(row)
 
     def _lose(self) -> None:
-        """Forgets the connection; its leases are gone, and whoever waits should look."""
+        """Drops the connection and its leases, and wakes the runners, which notice."""
         if self._raw is not None:
             with suppress(psycopg.Error):
                 self._raw.close()
             self._raw = None
         self._held.clear()
         if self._interrupt is not None:
-            # To close it would not be heard while a child that was just forked has it open too.
+            # To close it would have no effect while a child that was just forked has it open.
             with suppress(OSError):
                 self._interrupt.shutdown(socket.SHUT_RDWR)
             self._interrupt.close()
@@ -137,10 +133,10 @@ class LeaseConnection:
                 with self._lock:
                     if raw is not self._raw:
                         return
-                    # Also notices that the server has closed the connection.
+                    # Raises if the server has closed the connection.
                     raw.pgconn.consume_input()
-                    told_by = {told.be_pid for told in iter(raw.pgconn.notifies, None)}
-                    if told_by - {self._notifier.backend_pid}:
+                    senders = {notify.be_pid for notify in iter(raw.pgconn.notifies, None)}
+                    if senders - {self._notifier.backend_pid}:
                         self._wake.notify()
         with self._lock:
             if raw is self._raw:
@@ -154,21 +150,21 @@ def _lost(error: psycopg.Error) -> StoreUnavailable:
 
 
 class PostgresLease:
-    """Held as long as the connection that took it is."""
+    """A lease, held while the connection that took it lives."""
 
-    was_given_back = False  # The server does not say; the checkpoint's state does.
+    was_given_back = False  # Only the checkpoint's state tells.
 
     def __init__(
-        self, keeper: LeaseConnection, raw: psycopg.Connection[Any], checkpoint_id: int
+        self, connection: LeaseConnection, raw: psycopg.Connection[Any], checkpoint_id: int
     ) -> None:
-        self._keeper, self._raw, self._id = keeper, raw, checkpoint_id
+        self._connection, self._raw, self._id = connection, raw, checkpoint_id
         self._released = False
 
     @property
     def held(self) -> bool:
-        return not self._released and self._keeper.is_current(self._raw)
+        return not self._released and self._connection.is_current(self._raw)
 
     def release(self) -> None:
         if not self._released:
             self._released = True
-            self._keeper.release(self._raw, self._id)
+            self._connection.release(self._raw, self._id)

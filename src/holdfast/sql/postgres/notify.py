@@ -14,7 +14,7 @@ from holdfast.errors import StoreUnavailable
 CHANNEL = "holdfast"
 
 GATHER_SECONDS = 0.002
-"""Appends within this time share a notification."""
+"""Interval between two notifications: appends in between share one."""
 
 Connect = Callable[[], psycopg.Connection[Any]]
 
@@ -22,18 +22,18 @@ Connect = Callable[[], psycopg.Connection[Any]]
 class Notifier:
     """Tells other processes that the journal has grown, after the commit, many appends at once.
 
-    NOTIFY inside the append's transaction would make all commits of the database take turns.
+    NOTIFY inside the append's transaction would serialise all commits of the database.
     """
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
         self._thread: threading.Thread | None = None
         self.backend_pid: int | None = None
-        """Of the connection that tells."""
+        """The server's process of the connection that notifies."""
         self.forked()
 
     def forked(self) -> None:
-        """In the child there is no thread, and nothing of its own to tell."""
+        """The child has no thread, and nothing to notify of."""
         self._lock = threading.Lock()
         self._wanted = threading.Event()
         self._closing = threading.Event()
@@ -51,7 +51,7 @@ class Notifier:
                     self._thread.start()
 
     def close(self) -> None:
-        """Sends what is due and ends."""
+        """Sends a notification that is due, and ends."""
         with self._lock:
             self._closing.set()
             thread = self._thread
@@ -70,9 +70,9 @@ class Notifier:
                     raw = self._connect()
                     self.backend_pid = raw.info.backend_pid
                     raw.execute("SET synchronous_commit = off")
-                # Nobody else uses this connection, and there is nothing to convert.
-                told = raw.pgconn.exec_(f"NOTIFY {CHANNEL}".encode())
-                if told.status != ExecStatus.COMMAND_OK:
+                # Without a cursor: no other thread uses this connection, and nothing is converted.
+                result = raw.pgconn.exec_(f"NOTIFY {CHANNEL}".encode())
+                if result.status != ExecStatus.COMMAND_OK:
                     raise psycopg.OperationalError("the connection is lost")
             except (psycopg.Error, StoreUnavailable):
                 if raw is not None:

@@ -1,4 +1,4 @@
-"""Connections that appends and quick reads share, each made by the thread that first needs it."""
+"""A pool of connections for appends and quick reads."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Raw = psycopg.Connection[Any]
 
 
 class Pool:
-    """At most so many connections in use at a time; idle ones wait on a stack.
+    """At most `max_connections` are in use at a time; idle ones wait on a stack.
 
-    Connecting is the caller's own step: a server that is away is an error as soon as connecting
-    is, and one that is back serves the next caller.
+    The caller's thread connects: it gets the error of a server that is away, and the next caller
+    is served when the server is back.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Pool:
 
 
 def _has_news(raw: Raw) -> bool:
-    """Whether the server has sent something unasked, which is nearly always its farewell."""
+    """Whether the server has sent something unasked: nearly always that it ends the connection."""
     if raw.closed:
         return True
     poll = select.poll()  # select.select can't take descriptors above 1023.

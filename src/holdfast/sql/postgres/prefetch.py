@@ -1,7 +1,7 @@
-"""The next events of the journal, which the server reads while a runner applies those before.
+"""Prefetching: the server reads the next events while a runner applies the last ones.
 
-A statement is sent, and its answer is taken when the connection is used again: no thread, no second
-connection. See ADR 0025.
+The statement is sent at once, and its answer is received when the connection is used again. This
+needs no thread and no second connection. See ADR 0025.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.sql.database import Row
 from holdfast.sql.queries import dollar, query
 
 RECHECK_MILLISECONDS = 1_000
-"""Interval at which a wait looks at the connection again, where TLS hides that data has come."""
+"""Interval at which a wait checks the connection: with TLS, data may have come unnoticed."""
 
 
 class Prefetch:

@@ -33,8 +33,8 @@ def writing(table: TableSpec) -> str:
 def writing_with(table: TableSpec, statement: str) -> str:
     """A statement that changes a row and returns it, and writes rows if it has found that row.
 
-    It returns one column more, which is of no interest. The database is made to divide by zero,
-    which undoes all of it, if not all rows are written.
+    It returns one more column, to be ignored. If not all rows are written, the statement divides by
+    zero, which undoes all of it.
     """
     values = [_array(column, f"%(row_{n})b") for n, column in enumerate(table.columns)]
     written = _writing(

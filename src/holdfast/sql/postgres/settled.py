@@ -1,25 +1,24 @@
 """Settled positions on PostgreSQL: what a reader may pass for good.
 
-Positions come from a sequence. Transactions commit in another order than they drew their numbers,
-so a reader that has seen position 8 may still have 7 appear behind its back. A reader that goes
-by transaction ids instead either loses events or stalls behind any open transaction. So:
+Positions come from a sequence. Transactions commit in another order than they drew their positions,
+so position 7 may appear after a reader has seen 8. A reader that goes by transaction ids instead
+either loses events or stalls behind any open transaction. So:
 
 - An append takes a shared advisory lock *before* it draws positions. The lock's key carries the
   sequence's last value at that moment: a lower bound, every position it draws is larger. The lock
   ends with the transaction, after its commit has become visible.
-- A reader takes events in order. While they follow each other without a hole, nothing smaller is
-  missing, and nothing else is asked.
-- At a hole it asks, in three statements with a snapshot each:
-    1. what is the last position drawn by anybody (`drawn`)?
-    2. which appends are in flight, and what is their smallest bound (`bound`)?
+- A reader takes events in order. While they follow each other without a hole, nothing is missing.
+- At a hole it runs three statements with a snapshot each:
+    1. the last position that any append has drawn (`drawn`);
+    2. the smallest lower bound of the open appends (`bound`);
     3. the events again.
-  Whoever drew a position up to `drawn` held its lock before statement 1. If statement 2 does not
-  see the lock, that transaction has ended, and statement 3 sees its events or it was rolled back.
-  If statement 2 does see it, its positions are larger than `bound`. So after statement 3 every
+  An append that drew a position up to `drawn` had its lock before statement 1. If statement 2 does
+  not see the lock, the transaction has ended: statement 3 sees its events, or it was rolled back.
+  If statement 2 sees the lock, its positions are larger than `bound`. So after statement 3 every
   position up to min(drawn, bound) is decided: a hole there stays one.
 
-An open transaction that appends nothing holds no lock, and holds up nobody. An append that is slow
-to commit holds up readers at its own position, and only if others committed beyond it.
+An open transaction that appends nothing has no lock, and delays no reader. An append that is slow
+to commit delays readers at its own position, and only if others have committed beyond it.
 
 This needs a sequence without cache (the default), and a reader on the primary: a replica does not
 see the locks.
@@ -45,7 +44,7 @@ def settled_rows(
     drawn: Callable[[], int],
     bound: Callable[[], int | None],
 ) -> tuple[Sequence[R], bool]:
-    """Rows (position first) up to where all is decided, and whether more is held back.
+    """Rows (position first) as far as they are settled, and whether more are held back.
 
     `read` returns the rows after `after` in order; it is called a second time only at a hole.
     """
@@ -80,15 +79,15 @@ def _position(row: tuple[object, ...]) -> int:
 
 
 def next_settled(connection: Connection, after: int, limit: int) -> EventRange:
-    """The next events on PostgreSQL, as far as nothing smaller can appear later; see settled.py."""
-    extent = next_events(connection, after, limit)
-    if extent.through == after + extent.events:
-        return extent
+    """The range of the next events, as far as they are settled."""
+    found = next_events(connection, after, limit)
+    if found.through == after + found.events:
+        return found
     rows, held = settled_rows(
         after,
         read=lambda: connection.run("positions", {"after": after, "limit": limit}),
         drawn=lambda: int(connection.run("last_drawn")[0][0]),
-        bound=lambda: connection.run("in_flight")[0][0],
+        bound=lambda: connection.run("lowest_open_append")[0][0],
     )
     if not rows:
         return EventRange(after, after, 0, None, held)

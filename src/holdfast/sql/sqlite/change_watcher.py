@@ -1,4 +1,4 @@
-"""Notices what other processes write to the file."""
+"""A watcher of the file, for changes by other processes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from holdfast.runtime.wake import WakeSignal
 from holdfast.sql.forks import calls
 from holdfast.sql.queries import query
 
-LOOK_SECONDS = 0.005
-"""How often the look-out asks whether another connection has written."""
+CHECK_SECONDS = 0.005
+"""Interval of checks whether another connection has written."""
 
-QUIET_LOOK_SECONDS = 0.05
-"""How often at least, after a while in which none has."""
+QUIET_CHECK_SECONDS = 0.05
+"""Maximum of this interval, after a time without changes."""
 
 QUIET_SHARE = 0.01
-"""It waits for this share of the time that has been quiet, so that nobody notices."""
+"""The interval as a share of the time without changes: an unnoticeable delay."""
 
 
 class ChangeWatcher:
     """Wakes runners when another process has appended. Costs a PRAGMA every 5 to 50 ms.
 
-    While no runner waits it looks seldom: each look takes the interpreter from those who
-    work.
+    While no runner waits, it checks seldom: each check takes the interpreter lock.
     """
 
     def __init__(self, open_reader: Callable[[], sqlite3.Connection], wake: WakeSignal) -> None:
@@ -36,7 +35,7 @@ class ChangeWatcher:
         self._head: int | None = None
         self._changed_at = time.monotonic()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="holdfast look-out", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="holdfast watcher", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -46,29 +45,29 @@ class ChangeWatcher:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            # A failing look-out costs latency, nothing else: polling goes on.
+            # An error here costs only latency: polling goes on.
             with suppress(sqlite3.Error):
                 while not self._pause():
                     with calls.inside():
-                        self._look()
+                        self._check()
             with calls.inside():
                 self.let_go()
             self._stop.wait(1.0)
 
     def let_go(self) -> None:
-        """Closes the connection; the next look opens another."""
+        """Closes the connection; the next check opens another."""
         if self._raw is not None:
             self._raw.close()
         self._raw = self._seen = None
 
     def _pause(self) -> bool:
-        """Waits until it is time to look; returns whether it is to stop instead."""
-        self._wake.awaited.wait(QUIET_LOOK_SECONDS)
+        """Waits until the next check; returns whether to stop instead."""
+        self._wake.awaited.wait(QUIET_CHECK_SECONDS)
         quiet_seconds = time.monotonic() - self._changed_at
-        pause_seconds = max(LOOK_SECONDS, quiet_seconds * QUIET_SHARE)
-        return self._stop.wait(min(pause_seconds, QUIET_LOOK_SECONDS))
+        pause_seconds = max(CHECK_SECONDS, quiet_seconds * QUIET_SHARE)
+        return self._stop.wait(min(pause_seconds, QUIET_CHECK_SECONDS))
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._raw is None:
             self._raw = self._open_reader()
         (version,) = self._raw.execute("PRAGMA data_version").fetchone()

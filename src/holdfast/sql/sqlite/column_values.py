@@ -41,7 +41,7 @@ ENCODERS: Mapping[ColumnKind, Callable[[Any], Any]] = {
     "datetime": methodcaller("isoformat", timespec="microseconds"),
     "date": date.isoformat,
 }
-"""Of the kinds whose values SQLite does not take as they are."""
+"""Encoders of the kinds whose values SQLite does not take as they are."""
 
 
 def encode(column: Column, value: Any) -> Any:
@@ -51,7 +51,7 @@ def encode(column: Column, value: Any) -> Any:
 
 
 def encode_all(column: Column, values: Iterable[Any]) -> Iterable[Any]:
-    """The same for many values of a column."""
+    """Checked values of one column as SQLite stores them."""
     encoder = ENCODERS.get(column.kind)
     if encoder is None:
         return values
@@ -61,9 +61,9 @@ def encode_all(column: Column, values: Iterable[Any]) -> Iterable[Any]:
 
 
 def _moments(values: Iterable[datetime]) -> Iterable[str]:
-    """Moments as `encode` writes them, made in one call: that is many times as fast.
+    """Moments as `encode` writes them, made in one call, which is many times as fast.
 
-    It writes Z for UTC, which all of them are, and no fraction where that is zero.
+    msgspec writes Z for UTC, and no fraction if it is zero.
     """
     for text in _texts(msgspec.json.encode([*values])):
         yield f"{text[:-1]}+00:00" if len(text) == _LONG else f"{text[:-1]}.000000+00:00"

@@ -1,4 +1,4 @@
-"""A connection to SQLite: reads on its own, and writes on the process's one writer."""
+"""A connection to SQLite: it reads on its own, and writes on the one writer of the process."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from holdfast.sql.sqlite.database import SqliteDatabase
 
 BUSY_SECONDS = 10.0
-"""How long a writer waits for another process's transaction."""
+"""Timeout of a writer that waits for another process's transaction."""
 
 BUSY_PAUSE_SECONDS = 0.0005
-"""How long it waits between two looks."""
+"""Interval of its attempts."""
 
 MANY_ROWS = 1_000
+"""Minimum of rows in one batch for which the writer gets a larger cache."""
 
 CACHE_KIB = 32 * 1024
-"""What the writer keeps of the file in memory, at most, once it has written so many rows together.
-They lie all over their table: with SQLite's own 2 MB, the pages of a larger table are read, and
-written, several times in one transaction. Statements that go through a stretch of the journal are
-slower with it, while it fills."""
+"""Maximum size of that cache. Rows are spread over their table: with SQLite's own 2 MB, pages of a
+larger table are read and written several times in one transaction. While the cache fills, reading a
+range of the journal is slower."""
 
 MAX_VARIABLES = 900
-"""SQLite's oldest limit on parameters of a statement is 999."""
+"""Maximum of parameters of a statement; the smallest limit of SQLite is 999."""
 
 KEY_COUNTS = (1, 10, 100, 300)
-"""How many rows are looked for at a time, if not as many as can be."""
+"""Numbers of keys for which a statement is prepared, besides the maximum."""
 
 
 class SqliteConnection:
@@ -88,7 +88,7 @@ class SqliteConnection:
     def forget_ahead(self) -> None: ...
 
     def settled_range(self, after: int, limit: int) -> EventRange:
-        # To count a range takes two thirds of the time, and mostly there is no hole in it.
+        # This takes two thirds of the time, and mostly a range has no hole.
         found = event_ranges.between(self, after, after + limit)
         return found if found.events == limit else event_ranges.next_events(self, after, limit)
 
@@ -96,7 +96,7 @@ class SqliteConnection:
         return int(self.run("head")[0][0])
 
     def raw_events(self, rows: Iterable[Row]) -> list[RawEvent]:
-        # Reads ids and times from their text, too, without a step in Python for each row.
+        # Converts ids and times too, without a step in Python for each row.
         return msgspec.convert(rows, list[RawEvent])
 
     def run_native(self, sql: str, params: Mapping[str, Any]) -> list[Row]:
@@ -122,7 +122,7 @@ class SqliteConnection:
         params: Mapping[str, Any],  # noqa: ARG002
         rows: tuple[TableSpec, RowChanges] | None,  # noqa: ARG002
     ) -> list[Row] | None:
-        return None  # Nothing is far away.
+        return None  # There is no round trip to save.
 
     def script(self, sql: str) -> None:
         with self._translated():
@@ -132,13 +132,13 @@ class SqliteConnection:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         with self._database.turn() as writer, self._translated():
-            _begin(writer, self._database.turnstile)
+            _begin(writer, self._database.write_queue)
             self._writer = writer
             try:
                 yield
                 writer.execute("COMMIT")
             except BaseException:
-                # In a child that was forked in here it is the parent's to roll back.
+                # In a child that was forked in here, the transaction is the parent's.
                 if self._writer and not is_closed(writer) and writer.in_transaction:
                     with suppress(sqlite3.Error):
                         writer.execute("ROLLBACK")
@@ -180,7 +180,7 @@ class SqliteConnection:
             writer.interrupt()
 
     def abort(self) -> None:
-        """Nothing: a handler that goes on would write without a transaction."""
+        """Does nothing: a handler that goes on would write without a transaction."""
 
     def check_intact(self) -> None:
         if is_closed(self.raw):
@@ -197,7 +197,7 @@ class SqliteConnection:
             return bool(found.fetchone()[0])
 
     def load_rows(self, table: TableSpec, keys: Sequence[Key]) -> dict[Key, tuple[Row, int]]:
-        columns = ", ".join(quote(c.name) for c in (*table.columns,)) + f', "{table.guard}"'
+        columns = ", ".join(quote(c.name) for c in table.columns) + f', "{table.guard}"'
         key = ", ".join(map(quote, table.key))
         marks = f"({', '.join('?' * len(table.key))})"
         step = MAX_VARIABLES // len(table.key)
@@ -245,7 +245,7 @@ class SqliteConnection:
 
     @property
     def is_lost(self) -> bool:
-        return False  # There is nobody to lose it to.
+        return False  # There is no server.
 
     def close(self) -> None:
         if self._reader is not None:
@@ -253,7 +253,7 @@ class SqliteConnection:
                 self.let_go()
 
     def let_go(self) -> None:
-        """Closes its own reader, which is opened again when it is needed."""
+        """Closes its own reader; the next read opens another."""
         if self._opens and self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -278,7 +278,7 @@ class SqliteConnection:
 class SqliteTx:
     """The transaction as handlers see it."""
 
-    is_behind = False  # There is nobody to wait for.
+    is_behind = False  # Every statement has ended when it returns.
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.connection = raw
@@ -299,12 +299,12 @@ class SqliteTx:
     def flush(self) -> None: ...
 
 
-def _begin(writer: sqlite3.Connection, turnstile: WriteQueue | None) -> None:
-    """Begins to write. Other processes' writers leave gaps that SQLite's own pauses often miss."""
+def _begin(writer: sqlite3.Connection, write_queue: WriteQueue | None) -> None:
+    """Begins to write. SQLite's own busy timeout often misses the gaps between other writers."""
     until = time.monotonic() + BUSY_SECONDS
     writer.execute("PRAGMA busy_timeout = 0")
     try:
-        with turnstile.passing(until) if turnstile else nullcontext():
+        with write_queue.passing(until) if write_queue else nullcontext():
             while True:
                 try:
                     writer.execute("BEGIN IMMEDIATE")
@@ -341,5 +341,5 @@ def _statements(sql: str) -> Iterator[str]:
 def _forbid_transaction_control(
     action: int, _1: str | None, _2: str | None, _3: str | None, _4: str | None
 ) -> int:
-    """A handler that commits would part its rows from the checkpoint."""
+    """A handler must not commit its rows without the checkpoint."""
     return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK

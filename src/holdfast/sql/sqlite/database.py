@@ -1,7 +1,7 @@
-"""SQLite: one writer connection a process, used in turns; readers beside it in WAL mode.
+"""SQLite: one writer connection per process, used by one thread at a time, and readers in WAL mode.
 
-The writer is also the only connection that checkpoints the WAL. Other processes write through
-their own; SQLite's file lock and a busy timeout keep them apart.
+The writer is also the only connection that checkpoints the WAL. Each process has its own writer;
+SQLite's file lock and a busy timeout keep them apart.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakSet
 
-from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.errors import AppendError, ConfigError, StoreUnavailable
 from holdfast.model.row_type import Column
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.wake import WakeSignal
-from holdfast.sql.database import causes, quote
+from holdfast.sql.database import Run, causes, quote
 from holdfast.sql.forks import at_fork, calls, graveyard
 from holdfast.sql.sqlite.change_watcher import ChangeWatcher
 from holdfast.sql.sqlite.column_values import TYPES, encode, literal, plain
 from holdfast.sql.sqlite.connection import BUSY_SECONDS, SqliteConnection, is_closed
 from holdfast.sql.sqlite.fair_lock import FairLock
 from holdfast.sql.sqlite.leases import FileLeases, LocalLeases
+from holdfast.sql.sqlite.range_dialect import RANGE_DIALECT
 from holdfast.sql.sqlite.write_queue import WriteQueue, switch_to_wal, writing_process
 
 OLDEST_SQLITE = (3, 35, 0)
@@ -54,7 +55,8 @@ class SqliteDatabase:
     """A SQLite file, or a database in memory that lives as long as this object."""
 
     dialect = "sqlite"
-    table_options = " WITHOUT ROWID"  # Rows are found by their key: one tree instead of two.
+    range_dialect = RANGE_DIALECT
+    table_options = " WITHOUT ROWID"  # Rows are found by their key: one B-tree instead of two.
 
     def __init__(self, path: Path | None) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
@@ -71,13 +73,13 @@ class SqliteDatabase:
             if path is None
             else path.absolute().as_uri().replace("?", "%3f").replace("#", "%23")
         )
-        self._turns = FairLock()
+        self._write_lock = FairLock()
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
         self._connections: WeakSet[SqliteConnection] = WeakSet()
         self._watcher: ChangeWatcher | None = None
-        self.turnstile = None if path is None else WriteQueue(path.absolute())
+        self.write_queue = None if path is None else WriteQueue(path.absolute())
         self._leases = LocalLeases() if path is None else FileLeases(path.absolute())
         at_fork(self, SqliteDatabase.forked, before=SqliteDatabase.let_go)
 
@@ -91,8 +93,8 @@ class SqliteDatabase:
 
     @contextmanager
     def _reading(self) -> Iterator[SqliteConnection]:
-        if self.path is None and self._turns.is_mine:
-            # In memory a reader waits for the writer, and here that would be for itself.
+        if self.path is None and self._write_lock.is_mine:
+            # In memory a reader waits for the writer, which is this very code.
             yield SqliteConnection(self, self._writer)
             return
         with self._readers_lock:
@@ -116,7 +118,7 @@ class SqliteDatabase:
     migrating = writing
 
     def changing(self, lock_seconds: float) -> AbstractContextManager[SqliteConnection]:
-        del lock_seconds  # Whoever writes takes his turn.
+        del lock_seconds  # Writers queue anyway.
         return self.writing()
 
     def plain(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -141,7 +143,19 @@ class SqliteDatabase:
         self._leases.depose(checkpoint_id)
 
     def cut_off(self, checkpoint_id: int) -> None:
-        """Nobody can end another process's transaction here."""
+        """Does nothing: no process can end another one's transaction."""
+
+    def check_joinable(self, run: Run) -> None:
+        # A transaction of SQLite covers one file.
+        ((theirs,),) = run("main_file", {})
+        if theirs == self.main_file:
+            return
+        if self.path is None or not theirs or not self.path.samefile(theirs):
+            raise AppendError(
+                f"this connection is on {theirs or 'a database in memory'}, the journal on "
+                f"{self.path or 'another one in memory'}; connection= joins a transaction of the "
+                "journal's own database"
+            )
 
     def column_ddl(self, column: Column, *, with_default: bool) -> str:
         null = "" if column.optional else " NOT NULL"
@@ -164,13 +178,13 @@ class SqliteDatabase:
         code = getattr(error, "sqlite_errorcode", None)
         if isinstance(error, sqlite3.Error) and code is not None:
             return code & 0xFF in _REFUSED
-        # Python's own module could not even pass the value on.
+        # Python's own module could not pass the value on.
         return isinstance(
             error, OverflowError | UnicodeEncodeError | sqlite3.DataError | sqlite3.InterfaceError
         )
 
     def _busy_hint(self) -> str:
-        """What an operator needs to know: nobody can take the lock from a process that hangs."""
+        """For operators: nobody can take the lock from a process that hangs."""
         pid = None if self.path is None else writing_process(self.path)
         if pid == os.getpid():
             return (
@@ -187,15 +201,15 @@ class SqliteDatabase:
         if self._watcher is not None:
             self._watcher.close()
         self._leases.close()
-        if self.turnstile is not None:
-            self.turnstile.close()
+        if self.write_queue is not None:
+            self.write_queue.close()
         if self._readers or self._writer:
             with calls.inside():
                 self._close_shared()
 
     def let_go(self) -> None:
         if self.path is None:
-            return  # Nobody else can reach it, and it ends with its last connection.
+            return  # It ends with its last connection.
         if self._watcher is not None:
             self._watcher.let_go()
         for connection in list(self._connections):
@@ -204,24 +218,24 @@ class SqliteDatabase:
 
     def forked(self) -> None:
         self.wake = WakeSignal()
-        self._turns.forked()
+        self._write_lock.forked()
         self._leases.forked()
-        if self.turnstile is not None:
-            self.turnstile.close()
+        if self.write_queue is not None:
+            self.write_queue.close()
         self._readers_lock = threading.Lock()
         self._watcher = None
         for connection in list(self._connections):
             connection.forked()
         if self.path is not None:
-            # Open only where the fork came from inside a transaction. To close them here could
-            # remove the WAL under the parent.
+            # Open only if the fork came from inside a transaction. To close them here could
+            # remove the parent's WAL.
             graveyard.extend((*self._readers, self._writer))
             self._readers, self._writer = [], None
 
     @contextmanager
     def turn(self) -> Iterator[sqlite3.Connection]:
-        """The writer connection, for one thread at a time, in the order they came."""
-        with self._turns.take(), calls.inside():
+        """The writer connection, for one thread at a time, first come, first served."""
+        with self._write_lock.take(), calls.inside():
             if self._writer is None:
                 self._writer = self._open_writer()
             try:
@@ -262,7 +276,7 @@ class SqliteDatabase:
             if (unavailable := self.unavailable(error)) is None:
                 raise
             raise unavailable from error
-        # An append that was acknowledged survives a power cut.
+        # An acknowledged append survives a power cut.
         raw.execute("PRAGMA synchronous = FULL")
         return raw
 

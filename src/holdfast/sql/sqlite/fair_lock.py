@@ -1,4 +1,4 @@
-"""A lock that is taken in the order of asking, and that knows when it would wait for itself."""
+"""A lock that serves its waiters in order, and that refuses to wait for itself."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextvars import ContextVar
 
 from holdfast.errors import HoldfastError
 
-_tickets: ContextVar[tuple[object, ...]] = ContextVar("holdfast_turns", default=())
-"""The turns that this code runs in. A context, not a thread: `asyncio.to_thread` carries it on."""
+_tickets: ContextVar[tuple[object, ...]] = ContextVar("holdfast_locks", default=())
+"""The locks that this code holds. A context, not a thread: `asyncio.to_thread` carries it on."""
 
 
 class FairLock:
@@ -24,7 +24,7 @@ class FairLock:
         self._ticket: object = None
 
     def forked(self) -> None:
-        """In the child of a fork nobody has the turn, and nobody waits for it."""
+        """In the child of a fork the lock is free, and nobody waits for it."""
         self._guard = threading.Lock()
         self._waiting.clear()
         self._taken = False
@@ -32,12 +32,12 @@ class FairLock:
 
     @property
     def is_mine(self) -> bool:
-        """Whether this code runs in the turn, so that waiting for it would be for ever."""
+        """Whether this code holds the lock, so that it would wait for ever."""
         return self._ticket in _tickets.get()
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """Waits for its turn; raises if it has the turn already."""
+        """Takes the lock for the block; raises if this code holds it already."""
         if self.is_mine:
             raise HoldfastError(
                 "this code is inside a transaction already, and SQLite has one writer; in a "
@@ -60,21 +60,21 @@ class FairLock:
             if not self._taken:
                 self._taken = True
                 return
-            turn = threading.Lock()
-            turn.acquire()
-            self._waiting.append(turn)
+            place = threading.Lock()
+            place.acquire()
+            self._waiting.append(place)
         try:
-            turn.acquire()
-        except BaseException:  # Ctrl-C: the place in the queue must not be handed to nobody.
+            place.acquire()
+        except BaseException:  # Ctrl-C: leave the queue, or pass the lock on.
             with self._guard:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
+                if place in self._waiting:
+                    self._waiting.remove(place)
                 else:
                     self._pass_on()
             raise
 
     def _pass_on(self) -> None:
-        # It stays taken while somebody waits, so that a newcomer can't overtake.
+        # It stays taken while a thread waits, so that a newcomer can't overtake.
         if self._waiting:
             self._waiting.popleft().release()
         else:

@@ -1,4 +1,4 @@
-"""Leases on SQLite: an OS file lock beside the database, and a look-out for other processes."""
+"""Leases on SQLite: a lock on a file beside the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FileLeases:
     def acquire(self, checkpoint_id: int) -> FileLease | None:
         path = self._path(checkpoint_id)
         forks = count()
-        was_there = path.exists()  # Whoever gives a lease back removes it.
+        was_there = path.exists()  # A release removes it.
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -32,7 +32,7 @@ class FileLeases:
         except BlockingIOError:
             os.close(file)
             return None
-        # The file may have been removed between opening and locking: then the lock is worthless.
+        # If the file was removed between opening and locking, the lock is worthless.
         if not _is(file, path):
             os.close(file)
             return None
@@ -47,7 +47,7 @@ class FileLeases:
         return {id_ for id_ in checkpoint_ids if _is_locked(self._path(id_))}
 
     def depose(self, checkpoint_id: int) -> None:
-        """The holder keeps a lock on a file that is no longer there; the next one makes its own."""
+        """The holder keeps its lock on a deleted file; the next one creates another file."""
         self._path(checkpoint_id).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class FileLease:
             return
         if self.held:
             self._path.unlink(missing_ok=True)
-        # Closing would not do: a child that was forked just now may have the file open too.
+        # Closing is not enough: a child that was just forked may have the file open too.
         fcntl.flock(self._file, fcntl.LOCK_UN)
         self.leave()
 
@@ -123,7 +123,7 @@ class LocalLeases:
 class LocalLease:
     """An entry in the table of leases, while it is still there."""
 
-    was_given_back = True  # Nobody who dies leaves anything behind.
+    was_given_back = True  # Leases end with the process.
 
     def __init__(self, checkpoint_id: int, among: dict[int, LocalLease]) -> None:
         self._id, self._among = checkpoint_id, among
@@ -150,7 +150,7 @@ def _is_locked(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        # A shared lock, so that two who ask don't see each other.
+        # A shared lock, so that two processes that ask don't see each other.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -1,4 +1,4 @@
-"""SQLite's locks, where its own busy timeout is not enough."""
+"""A fair queue for SQLite's write lock, and helpers for its locks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ WRITE_LOCK_BYTE = "120"
 """Where a writer in WAL mode locks the -shm file: https://www.sqlite.org/walformat.html"""
 
 RETRY_SECONDS = 0.005
+"""Interval of attempts to switch to WAL mode."""
 
 TURN_SECONDS = 0.001
-"""How often those ask who wait behind one that waits."""
+"""Interval at which processes behind the first waiter try to become the first."""
 
 PATIENCE_SECONDS = 2.0
-"""How long they do: the one that waits may be frozen."""
+"""Timeout of waiting behind the first waiter, which may be frozen."""
 
 
 def switch_to_wal(raw: sqlite3.Connection, timeout_seconds: float) -> None:
-    """Puts the database in WAL mode, and waits for others who do the same to a new file.
+    """Puts the database in WAL mode, and waits for other processes that do the same.
 
-    SQLite itself does not wait there: two who upgrade their locks could wait for each other.
+    SQLite itself does not wait there: two processes that upgrade their locks could deadlock.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:
@@ -41,8 +42,8 @@ def switch_to_wal(raw: sqlite3.Connection, timeout_seconds: float) -> None:
 class WriteQueue:
     """Lets one process at a time wait for the write lock.
 
-    SQLite gives its lock to whoever asks at the right moment, and that is the one who has just had
-    it. Here whoever waits keeps the others from asking, him too, and so is the next.
+    SQLite has no queue for its write lock, and the last writer usually wins it again. A waiter
+    locks the file `-turn`, so that all others queue behind it.
     """
 
     def __init__(self, database: Path) -> None:
@@ -51,7 +52,7 @@ class WriteQueue:
 
     @contextmanager
     def passing(self, until: float) -> Iterator[None]:
-        """The block asks for the lock. At the time `until`, or sooner, it is entered anyway."""
+        """The block waits for the write lock. It is entered at `until` at the latest."""
         until = min(until, time.monotonic() + PATIENCE_SECONDS)
         file = self._open()
         if file is None:
@@ -69,24 +70,24 @@ class WriteQueue:
             fcntl.flock(file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Also in the child of a fork: it needs an open file of its own."""
+        """Closes the file; also in the child of a fork, which needs an open file of its own."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def _open(self) -> int | None:
         if self._file is None:
-            with suppress(OSError):  # It is for fairness only.
+            with suppress(OSError):  # Without the file, only fairness is lost.
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
                 self._file = os.open(self._path, flags, 0o644)
         return self._file
 
 
 def writing_process(database: Path) -> int | None:
-    """The process that is inside a write transaction; None where the system does not tell.
+    """The process that is inside a write transaction; None if the system does not tell.
 
-    Read from Linux's table of locks. To open the -shm file and ask about its locks would, on
-    closing it, drop our own.
+    Read from /proc/locks. To open the -shm file and query its locks would drop our own locks when
+    it is closed.
     """
     try:
         inode = str(Path(f"{database}-shm").stat().st_ino)

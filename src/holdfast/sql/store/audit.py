@@ -7,35 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from holdfast.runtime.store.queue_items import AuditRow
 from holdfast.sql.database import Connection, Database
-from holdfast.sql.values import moment
-
-
-def write_audit(
-    connection: Connection,
-    *,
-    at: datetime,
-    by: str,
-    action: str,
-    projection: str,
-    subject: Mapping[str, Any],
-    note: str | None,
-) -> None:
-    """Notes a change, in the open transaction."""
-    connection.run(
-        "write_audit",
-        {
-            "at": at,
-            "actor": by,
-            "action": action,
-            "projection": projection,
-            "subject": msgspec.json.encode(subject).decode(),
-            "note": note,
-        },
-    )
+from holdfast.sql.values import as_json, struct_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +21,16 @@ class ChangedBy:
     note: str | None = None
 
     def write(
-        self, connection: Connection, action: str, projection: str, subject: dict[str, Any]
+        self, connection: Connection, action: str, projection: str, subject: Mapping[str, Any]
     ) -> None:
-        """Notes the change in the audit, in the open transaction."""
-        write_audit(
-            connection,
-            at=self.at,
-            by=self.by,
-            action=action,
-            projection=projection,
-            subject=subject,
-            note=self.note,
-        )
+        """Writes the change into the audit, in the open transaction."""
+        names = {"at": self.at, "actor": self.by, "note": self.note}
+        what = {"action": action, "projection": projection, "subject": as_json(subject)}
+        connection.run("write_audit", names | what)
 
 
 def read_audit(database: Database, projection: str | None, limit: int) -> list[AuditRow]:
     """The latest changes first."""
     with database.reading() as connection:
         rows = connection.run("read_audit", {"projection": projection, "limit": limit})
-    return [
-        AuditRow(id_, moment(at) or datetime.min, actor, action, name, subject, note)
-        for id_, at, actor, action, name, subject, note in rows
-    ]
+    return [struct_of(AuditRow, row) for row in rows]

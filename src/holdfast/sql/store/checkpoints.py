@@ -1,4 +1,4 @@
-"""Checkpoints as statements name them, and why one is not as its runner left it."""
+"""Checkpoints as parameters of statements, and errors of a runner that has lost one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def of(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def changed(connection: Connection, checkpoint: Checkpoint) -> Exception:
-    """Why a checkpoint is not as its runner left it."""
+    """The error of a runner whose checkpoint was changed: by an operator, or by another runner."""
     rows = connection.run("read_checkpoint", of(checkpoint))
     if rows:
         now = Checkpoint(*rows[0])
         is_ours = (now.id, now.epoch) == (checkpoint.id, checkpoint.epoch)
         if is_ours and now.revision != checkpoint.revision:
-            return Revised(f"projection {checkpoint.projection!r} was changed by a person")
+            return Revised(f"projection {checkpoint.projection!r} was changed by an operator")
     return fenced(checkpoint)
 
 

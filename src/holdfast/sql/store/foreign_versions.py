@@ -46,7 +46,9 @@ class SqlForeignVersions:
 
     def renumber(self, checkpoint: Checkpoint, events: Mapping[int, RawEvent]) -> None:
         with self._connection.transaction():
-            if not self._connection.run("hold", {"id": checkpoint.id, "epoch": checkpoint.epoch}):
+            if not self._connection.run(
+                "lock_checkpoint", {"id": checkpoint.id, "epoch": checkpoint.epoch}
+            ):
                 raise fenced(checkpoint)
             for id_, event in events.items():
                 names = {"id": id_, "stream": event.stream, "version": event.version}

@@ -1,6 +1,6 @@
-"""Reads the journal once for all runners of a process, and polls for those that are idle.
+"""The reads of the journal that all runners of a process share, and the polls of idle runners.
 
-Runners that follow the journal are mostly at the same place. The first one that wants the next
+Runners that follow the journal are mostly at the same position. The first one that wants the next
 events reads them on a connection of the process; the others wait for that read and take its events.
 A runner that is behind the kept events reads for itself. Each runner decodes payloads by itself,
 since handlers may change what they get.
@@ -23,20 +23,20 @@ from holdfast.runtime.store.source import Chunk
 from holdfast.sql.database import Connection, Database
 
 KEPT_BYTES = 64 * 2**20
-"""Maximum size of the events that are kept for runners that are a little behind: one that writes
-many rows is behind for a while, and would read for itself from then on."""
+"""Maximum size of the kept events. A runner that writes many rows falls behind for a moment;
+without these events it would read for itself from then on."""
 
 IDLE_BYTES = 4 * 2**20
-"""The same, once a runner has come to the head."""
+"""Maximum size of the kept events when a runner has come to the head."""
 
 EVENT_BYTES = 600
 """Approximate size of an event without its payload and metadata."""
 
 KEPT_CONNECTIONS = 3
-"""Maximum of idle runners that keep their connections: in a small worker, all of them."""
+"""Maximum of idle runners that keep their connections: all runners of a small worker."""
 
 LEASES_SECONDS = 0.1
-"""Maximum age of what runners that stand by know of leases."""
+"""Maximum age of the leases that standby runners know."""
 
 _position = attrgetter("position")
 
@@ -53,12 +53,12 @@ class HeadSnapshot:
     """The count of wake-ups at that time."""
 
     def shows(self, checkpoint: Checkpoint) -> bool:
-        """Whether nobody had taken over or changed anything by then."""
+        """Whether the checkpoint was unchanged: no takeover, and no change by an operator."""
         return self.checkpoints.get(checkpoint.id) == (checkpoint.epoch, checkpoint.revision)
 
 
 class HeadReader:
-    """The newest events, and the last look at the head, on one connection of the process."""
+    """The newest events and the last snapshot of the head, read on one shared connection."""
 
     def __init__(self, database: Database) -> None:
         self._database, self._wake = database, database.wake
@@ -90,7 +90,7 @@ class HeadReader:
             if after >= self._start and self._end - after < limit and self._has_news:
                 self._extend(limit)
             if after < self._start:
-                return None  # Also where there was no room to keep all that was just read.
+                return None  # Also if the read was too large to be kept.
             start = bisect_right(self._events, after, key=_position)
             events = self._events[start : start + limit]
             is_end = start + len(events) == len(self._events)
@@ -101,7 +101,7 @@ class HeadReader:
         return after >= self._start
 
     def snapshot(self, max_age_seconds: float) -> HeadSnapshot:
-        """A look that is not older than that, nor than the last wake-up."""
+        """A snapshot that is not older than this, and not older than the last wake-up."""
         with self._lock:
             last, not_before = self._snapshot, time.monotonic() - max_age_seconds
             if last is None or last.taken_at < not_before or last.wakes != self._wake.count:
@@ -123,7 +123,7 @@ class HeadReader:
             return checkpoint.id in self._leased
 
     def keeps_connected(self, session: object) -> bool:
-        """Whether an idle session is one of the few that keep their connections."""
+        """Whether an idle session may keep its connection."""
         with self._lock:
             if len(self._connected) < KEPT_CONNECTIONS:
                 self._connected.add(session)

@@ -1,4 +1,4 @@
-"""What people do to a database that others work on: tried again where it meets them, for a time."""
+"""Operators' changes, tried again for a time if they conflict with workers and appends."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from holdfast.errors import StoreConflict, StoreUnavailable
 from holdfast.sql.database import Connection, Database
 
 CHANGE_SECONDS = 10.0
-"""For so long, a person waits for those who are at work."""
+"""Timeout of an operator's change."""
 
 
 def operator_transactions(database: Database) -> Iterator[OperatorTransaction]:
-    """A transaction to change something in, again and again until it is committed:
+    """Yields a transaction again and again, until one is committed:
 
         for change in operator_transactions(database):
             with change as connection:
@@ -32,7 +32,7 @@ def operator_transactions(database: Database) -> Iterator[OperatorTransaction]:
 
 
 class OperatorTransaction(AbstractContextManager[Connection]):
-    """One attempt. A conflict with others ends it, and is no error before the time is up."""
+    """One attempt. A conflict ends it, and is an error only after the timeout."""
 
     def __init__(self, database: Database, until: float) -> None:
         self._until = until
@@ -59,7 +59,7 @@ class OperatorTransaction(AbstractContextManager[Connection]):
             raise StoreUnavailable(
                 f"nothing was changed, because others have been in the way for more than "
                 f"{CHANGE_SECONDS:g} s: a worker is inside a transaction, and its handler is slow, "
-                "or hangs, or somebody appends in a long one. Try again, or take the projection "
+                "or hangs, or an append is inside a long one. Try again, or take the projection "
                 "from the worker with holdfast depose"
             ) from exc
         return True

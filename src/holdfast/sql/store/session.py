@@ -84,6 +84,9 @@ class SqlSession:
         names = {"id": checkpoint.id, "leader": process_name(), "resumed": resumed, "died": died}
         with self.connection.transaction():
             rows = self.connection.run("take_over", names)
+            if rows:
+                epoch = Checkpoint(*rows[0]).epoch
+                self.connection.run("lead_on", {"id": checkpoint.id, "epoch": epoch})
         if not rows:
             if self.connection.run("read_outbox", of(checkpoint)):
                 raise ProjectionFaulted(
@@ -144,7 +147,7 @@ class SqlSession:
     ) -> None:
         with self.connection.transaction():
             self.connection.run(
-                "note_wait",
+                "record_wait",
                 {
                     "id": checkpoint.id,
                     "epoch": checkpoint.epoch,

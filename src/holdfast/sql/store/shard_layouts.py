@@ -1,4 +1,4 @@
-"""How many shards projections have, as the store knows it, and how that is changed."""
+"""The number of shards of each projection in the database, and changes of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.operator_transaction import operator_transactions
 
 ASK_SECONDS = 1.0
-"""So long whoever asks for a shard waits for its leader's transaction; else, another time."""
+"""Timeout of a request for a shard, which waits for its leader's transaction."""
 
 
 class SqlShardLayouts:
@@ -61,17 +61,15 @@ class SqlShardLayouts:
         self._database.announce()
 
     def plan(self, definition: Definition, shards: int, change: ChangedBy) -> ShardLayout:
-        """Begins a change to so many shards, or takes one back; returns the layout."""
-        name = {"projection": definition.name}
+        """Begins a change to this number of shards, or takes one back; returns the layout."""
         for attempt in operator_transactions(self._database):
             with attempt as connection:
-                connection.run("begin_layout", {**name, "shards": definition.shards})
-                now = then = ShardLayout(*connection.run("hold_layout", name)[0])
+                now = then = _lock(connection, definition.name, definition.shards)
                 goes_back = shards == now.shards
                 if not goes_back:
                     _check_changeable(connection, definition.name)
                 if shards != (now.next_shards or now.shards):
-                    at = _revise(connection, definition.name)
+                    at = _fence(connection, definition.name)
                     barrier = None if goes_back else max(_positions(now, at))
                     then = ShardLayout(now.shards, None if goes_back else shards, barrier)
                     subject = {"from": now.shards, "to": shards, "barrier": barrier}
@@ -86,13 +84,13 @@ class SqlShardLayouts:
             return False
         for attempt in operator_transactions(self._database):
             with attempt as connection:
-                layout = ShardLayout(*connection.run("hold_layout", {"projection": projection})[0])
-                then = _step(connection, projection, layout, _revise(connection, projection))
+                layout = ShardLayout(*connection.run("lock_layout", {"projection": projection})[0])
+                then = _step(connection, projection, layout, _fence(connection, projection))
         self._database.announce()
         return layout != then and then.next_shards is None
 
     def _may_step(self, projection: str) -> bool:
-        """Whether a change may go on, as far as that shows without disturbing anybody."""
+        """Whether a change may go on, as far as a read without locks shows."""
         layout = self.layout(projection)
         if layout.next_shards is None or layout.barrier is None:
             return False
@@ -107,16 +105,14 @@ class SqlShardLayouts:
 
 
 def admit(connection: Connection, projection: str, feed: str) -> None:
-    """Raises LayoutChanged unless a projection's shards are those that a feed is one of.
+    """Raises LayoutChanged unless the feed belongs to the projection's present layout.
 
-    To be called in the transaction that makes the feed's checkpoint.
+    To be called in the transaction that creates the feed's checkpoint.
     """
     own = shards_in(feed)
     if own is None:
         return
-    name = {"projection": projection}
-    connection.run("begin_layout", {**name, "shards": own})
-    shards, *_ = connection.run("hold_layout", name)[0]
+    shards = _lock(connection, projection, own).shards
     if shards != own:
         raise LayoutChanged(
             f"projection {projection!r} runs in {shards} shards on this database, and this code "
@@ -126,12 +122,12 @@ def admit(connection: Connection, projection: str, feed: str) -> None:
 
 
 def reset_layout(connection: Connection, definition: Definition) -> None:
-    """A projection that begins again has as many shards as the code says."""
+    """Gives a projection that begins again the number of shards that the code says."""
     name = {"projection": definition.name}
-    if connection.run("hold_layout", name):
+    if connection.run("lock_layout", name):
         wanted = shard_feeds(definition.shards)
         for feed in wanted:
-            connection.run("open_checkpoint", {**name, "feed": feed})  # As paused as the others.
+            connection.run("open_checkpoint", {**name, "feed": feed})  # Paused if the others are.
         for feed, *_ in connection.run("shard_states", name):
             if feed not in wanted:
                 connection.run("end_shard", {**name, "feed": feed})
@@ -139,25 +135,30 @@ def reset_layout(connection: Connection, definition: Definition) -> None:
 
 
 def feeds_of(connection: Connection, definition: Definition) -> list[str]:
-    """The feeds on which a projection runs, or would."""
+    """The feeds on which a projection runs, or would run."""
     if not isinstance(definition.delivery, Log):
         return [definition.feed]
-    name = {"projection": definition.name}
-    connection.run("begin_layout", {**name, "shards": definition.shards})
-    return ShardLayout(*connection.run("hold_layout", name)[0]).feeds
+    return _lock(connection, definition.name, definition.shards).feeds
+
+
+def _lock(connection: Connection, projection: str, shards: int) -> ShardLayout:
+    """The layout, locked until the transaction ends; a new projection gets this many shards."""
+    name = {"projection": projection}
+    connection.run("begin_layout", {**name, "shards": shards})
+    return ShardLayout(*connection.run("lock_layout", name)[0])
 
 
 @dataclass(frozen=True, slots=True)
 class _ShardAt:
-    """A shard, which nobody moves on before the transaction ends."""
+    """A shard, locked until the transaction ends."""
 
     position: int
     needs_reset: bool
 
 
-def _revise(connection: Connection, projection: str) -> dict[str, _ShardAt]:
-    """All shards there are, by feed."""
-    rows = connection.run("revise_all", {"projection": projection})
+def _fence(connection: Connection, projection: str) -> dict[str, _ShardAt]:
+    """Fences the runners of all shards; returns the shards by feed."""
+    rows = connection.run("fence_shards", {"projection": projection})
     return {feed: _ShardAt(*rest) for feed, *rest in rows}
 
 
@@ -189,9 +190,9 @@ def _positions(layout: ShardLayout, shards: Mapping[str, _ShardAt]) -> set[int]:
 def _step(
     connection: Connection, projection: str, layout: ShardLayout, shards: Mapping[str, _ShardAt]
 ) -> ShardLayout:
-    """Ends a change of layout if all shards are at one place; returns the layout.
+    """Ends a change of layout if all shards are at one position; returns the layout.
 
-    That may be beyond the barrier: code that knows of no shards goes on without looking at it.
+    The position may be beyond the barrier: code without shards does not stop at it.
     """
     if layout.next_shards is None or any(shard.needs_reset for shard in shards.values()):
         return layout
@@ -208,7 +209,7 @@ def _step(
 def _switch(
     connection: Connection, projection: str, layout: ShardLayout, shards: int, *, position: int
 ) -> ShardLayout:
-    """Other shards take the place of those that have come to a position."""
+    """Replaces the shards, which have all come to one position, by new ones."""
     name = {"projection": projection}
     for feed in shard_feeds(shards):
         connection.run("open_checkpoint", {**name, "feed": feed})

@@ -1,29 +1,25 @@
-"""A SqlProjection's statements on one connection: what `batch` is, and how a stretch is read."""
+"""A SqlProjection's statements on one connection: what `batch` is, and how a range is read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.model.event import RawEvent
-from holdfast.model.sql_spec import JOURNAL_COLUMNS, PayloadField, SqlSpec
+from holdfast.model.sql_spec import JOURNAL_COLUMNS, SqlSpec
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.transaction import HandlerTx
 from holdfast.sql import event_ranges
 from holdfast.sql.database import Connection, Database, quote
-from holdfast.sql.postgres.column_types import TYPES
+from holdfast.sql.range_dialect import RangeDialect
 from holdfast.sql.store.checkpoints import of
 
 _WITH = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE | re.DOTALL)
 
 WAITING_EVENTS = 100
-"""Events of closed lanes that are read at a time."""
-
-FEW_TYPES = 8
-"""SQLite looks IN up in a tree, which takes longer than to compare with so many values."""
+"""Maximum of events of closed lanes that are read at a time."""
 
 
 class SqlRangeStatements:
@@ -32,10 +28,10 @@ class SqlRangeStatements:
     def __init__(
         self, database: Database, connection: Callable[[], Connection], spec: SqlSpec
     ) -> None:
-        """`connection`: the session's, which is not always the same."""
+        """`connection`: the session's, which may change."""
         self._database, self._connection = database, connection
         self._types = {f"type_{n}": name for n, name in enumerate(spec.types or ())}
-        own = DIALECTS[database.dialect]
+        own = database.range_dialect
         at = own.parameter
         wanted = (
             f"holdfast_event AS e WHERE e.position > {at('after')} AND e.position <= "
@@ -83,29 +79,13 @@ class SqlRangeStatements:
         return {"after": events.after, "through": events.through, **self._types}
 
 
-@dataclass(frozen=True, slots=True)
-class _Dialect:
-    """How a database writes what differs."""
-
-    parameter: Callable[[str], str]
-    escaped: Callable[[str], str]
-    """A user's SQL in a statement with parameters."""
-    column: Callable[[PayloadField], str]
-    is_one_of: Callable[[str, Sequence[str]], str]
-    """Whether a column has one of these values."""
-    one: str
-    """One event, given by parameters, as a relation."""
-    events: str
-    """The columns of events to be read."""
-
-
-def _statements(spec: SqlSpec, own: _Dialect, relation: str) -> list[str]:
+def _statements(spec: SqlSpec, own: RangeDialect, relation: str) -> list[str]:
     """A user's statements with `batch` before each, made from a relation `e` like the journal."""
     columns = [f"e.{name}" for name in JOURNAL_COLUMNS]
     columns += [
         f"{own.column(field)} AS {own.escaped(quote(field.column))}" for field in spec.fields
     ]
-    # Not materialised: what a statement does not read of it is not computed.
+    # Not materialised: columns that a statement does not read are not computed.
     batch = f"batch AS NOT MATERIALIZED (SELECT {', '.join(columns)} FROM {relation})"
     statements = []
     for statement in spec.statements:
@@ -114,65 +94,3 @@ def _statements(spec: SqlSpec, own: _Dialect, relation: str) -> list[str]:
         recursive = "RECURSIVE " if own_with and own_with[1] else ""
         statements.append(f"WITH {recursive}{batch}{', ' if own_with else ' '}{rest}")
     return statements
-
-
-def _text(value: str) -> str:
-    """A text in a statement."""
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _postgres_column(field: PayloadField) -> str:
-    key = _text(field.key).replace("%", "%%")
-    if field.kind == "JSON":
-        return f"e.data -> {key}"
-    return f"CAST(e.data ->> {key} AS {TYPES[field.kind]})"
-
-
-def _sqlite_column(field: PayloadField) -> str:
-    path = '$."' + field.key + '"'
-    return f"json_extract(e.data, {_text(path)})"
-
-
-def _is_in(column: str, values: Sequence[str]) -> str:
-    return f"{column} IN ({', '.join(values)})"
-
-
-def _sqlite_is_one_of(column: str, values: Sequence[str]) -> str:
-    if len(values) > FEW_TYPES:
-        return _is_in(column, values)
-    return f"CASE {column} {' '.join(f'WHEN {value} THEN true' for value in values)} END"
-
-
-_POSTGRES_ONE: Mapping[str, str] = {
-    "position": "bigint",
-    "stream": "text",
-    "version": "bigint",
-    "id": "uuid",
-    "type": "text",
-    "data": "json",
-    "metadata": "json",
-    "recorded_at": "timestamptz",
-}
-
-DIALECTS: Mapping[str, _Dialect] = {
-    "postgres": _Dialect(
-        parameter=lambda name: f"%({name})s",
-        escaped=lambda sql: sql.replace("%", "%%"),
-        column=_postgres_column,
-        is_one_of=_is_in,
-        # OFFSET: else values become constants, and are cast before WHERE is looked at.
-        one="SELECT "
-        + ", ".join(f"CAST(%({n})s AS {type_}) AS {n}" for n, type_ in _POSTGRES_ONE.items())
-        + " OFFSET 0",
-        events="e.position, e.stream, e.version, CAST(e.id AS text), e.type, "
-        "CAST(e.data AS text), CAST(e.metadata AS text), e.recorded_at",
-    ),
-    "sqlite": _Dialect(
-        parameter=lambda name: f":{name}",
-        escaped=lambda sql: sql,
-        column=_sqlite_column,
-        is_one_of=_sqlite_is_one_of,
-        one="SELECT " + ", ".join(f":{name} AS {name}" for name in JOURNAL_COLUMNS),
-        events=", ".join(f"e.{name}" for name in JOURNAL_COLUMNS),
-    ),
-}

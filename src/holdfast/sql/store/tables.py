@@ -1,4 +1,4 @@
-"""The tables that projections own: made, widened, emptied, and refused when they don't fit."""
+"""The tables of projections: created, extended by columns, emptied, or refused."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from holdfast.errors import SchemaError
 from holdfast.model.definition import Definition
 from holdfast.model.row_type import POSITION_COLUMN, TableSpec
 from holdfast.sql.database import Connection, Database, quote
+from holdfast.sql.migrations import table_exists
 
 
 def prepare_tables(database: Database, connection: Connection, definition: Definition) -> None:
-    """Makes what is missing, adds new columns, and raises SchemaError for any other change."""
+    """Creates missing tables, adds new columns, and raises SchemaError for any other change."""
     with connection.transaction():
         connection.run("lock_tables")
         for name, declared in definition.tables.items():
@@ -28,7 +29,11 @@ def clear_tables(connection: Connection, definition: Definition) -> list[str]:
     for name, recorded in connection.run("owned_tables", {"projection": definition.name}):
         names.append(name)
         declared = definition.tables.get(name)
-        if declared is not None and _definition(declared) == recorded and _exists(connection, name):
+        if (
+            declared is not None
+            and _definition(declared) == recorded
+            and table_exists(connection, name)
+        ):
             connection.script(f"DELETE FROM {quote(name)}")
         else:
             connection.script(f"DROP TABLE IF EXISTS {quote(name)}")
@@ -43,7 +48,7 @@ def _prepare(
     name: str,
     declared: str | TableSpec,
 ) -> None:
-    exists = _exists(connection, name)
+    exists = table_exists(connection, name)
     known = connection.run("find_table", {"name": name})
     if not known and exists:
         raise SchemaError(
@@ -64,7 +69,7 @@ def _prepare(
         connection.script(
             _create(database, declared) if isinstance(declared, TableSpec) else declared
         )
-        if not _exists(connection, name):
+        if not table_exists(connection, name):
             raise SchemaError(f"projection {projection!r}: its DDL did not create table {name!r}")
     elif known[0][1] == _definition(declared):
         return
@@ -75,10 +80,6 @@ def _prepare(
     connection.run(
         "own_table", {"name": name, "projection": projection, "definition": _definition(declared)}
     )
-
-
-def _exists(connection: Connection, name: str) -> bool:
-    return bool(connection.run("table_exists", {"name": name, "quoted": quote(name)}))
 
 
 def _create(database: Database, table: TableSpec) -> str:

@@ -15,7 +15,7 @@ from holdfast.runtime.store.queue_items import FailedAttempt, NewItem
 from holdfast.runtime.store.transaction import HandlerTx, RowChanges
 from holdfast.sql.database import Connection
 from holdfast.sql.store.checkpoints import fenced, of
-from holdfast.sql.store.lane_rows import open_lane, wake_lanes, write_lanes
+from holdfast.sql.store.lane_rows import open_lane, set_lanes, wake_lanes
 from holdfast.sql.store.queue_rows import enqueue, fail_item
 from holdfast.sql.values import as_json
 
@@ -34,7 +34,7 @@ class SqlTransaction:
 
     def lock_checkpoint(self, checkpoint: Checkpoint) -> Checkpoint:
         names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
-        rows = self._connection.run("hold", names)
+        rows = self._connection.run("lock_checkpoint", names)
         if not rows:
             raise fenced(checkpoint)
         return Checkpoint(*rows[0])
@@ -97,7 +97,7 @@ class SqlTransaction:
         self.has_appended = True
 
     def write_lanes(self, checkpoint: Checkpoint, lanes: Mapping[str, Lane]) -> None:
-        write_lanes(self._connection, of(checkpoint), lanes)
+        set_lanes(self._connection, of(checkpoint), lanes)
 
     def open_lane(self, checkpoint: Checkpoint, lane: str) -> None:
         open_lane(self._connection, of(checkpoint), lane)

@@ -1,3 +1,3 @@
--- Who has changed what, when and why.
+-- Records who has changed what, when and why.
 INSERT INTO holdfast_audit (at, actor, action, projection, subject, note)
 VALUES (:at, :actor, :action, :projection, :subject, :note)

@@ -1,5 +1,5 @@
--- Compare and set: no row comes back if another runner has taken over, or a person has changed
--- something. Progress ends a fault.
+-- Compare and set: returns no row if another runner has taken over, or an operator has changed something.
+-- Progress ends a fault.
 UPDATE holdfast_checkpoint
 SET
     position = :position,

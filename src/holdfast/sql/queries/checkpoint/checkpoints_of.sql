@@ -1,2 +1,2 @@
--- A projection's checkpoints, for those who only want to know how far it is.
+-- A projection's checkpoints: epoch, position and state.
 SELECT id, epoch, position, state, feed FROM holdfast_checkpoint WHERE projection = :projection

@@ -1,4 +1,4 @@
--- Makes the checkpoint if it is not there. A projection that is paused is so on every feed.
+-- Creates the checkpoint if it is missing. A paused projection is paused on every feed.
 INSERT INTO holdfast_checkpoint (projection, feed, paused_at, paused_by, paused_note)
 SELECT
     :projection, :feed,

@@ -1,4 +1,4 @@
--- Durable across restarts. The revision keeps a runner that has not seen it from committing.
+-- Outlives restarts. The new revision keeps a runner that has not seen the pause from committing.
 UPDATE holdfast_checkpoint
 SET revision = revision + 1, paused_at = :at, paused_by = :by, paused_note = :note
 WHERE projection = :projection AND paused_by IS NULL

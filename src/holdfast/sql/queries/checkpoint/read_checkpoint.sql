@@ -1,4 +1,4 @@
--- One checkpoint, as a runner needs it.
+-- One checkpoint, with the columns that a runner needs.
 SELECT id, projection, feed, position, epoch, state, events_processed, revision, leader, paused_by,
     unclean_ends, mark_position, mark_attempts, asked_by
 FROM holdfast_checkpoint

@@ -1,4 +1,4 @@
--- A fault outlives the process. The epoch keeps it from touching a successor's row.
+-- A fault outlives the process. The epoch keeps it from a successor's row.
 UPDATE holdfast_checkpoint
 SET
     state = 'faulted',

@@ -1,4 +1,4 @@
--- A clean end. The epoch keeps it from touching a successor's row.
+-- A clean end. The epoch keeps it from a successor's row.
 UPDATE holdfast_checkpoint
 SET state = 'stopped', leader = NULL, leader_pid = NULL, asked_by = NULL
 WHERE id = :id AND epoch = :epoch

@@ -1,4 +1,4 @@
--- Back to the beginning, under a new epoch that fences whoever runs it now.
+-- Back to the beginning. The new epoch fences the present runner.
 UPDATE holdfast_checkpoint
 SET
     position = 0, epoch = epoch + 1, state = 'stopped',

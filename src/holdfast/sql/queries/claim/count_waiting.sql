@@ -1,4 +1,4 @@
--- How much would be lost with a projection's queue.
+-- The number of items that wait in a projection's queue.
 SELECT count(*) FROM holdfast_queue
 WHERE
     projection = :projection AND feed = :feed

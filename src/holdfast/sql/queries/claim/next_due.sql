@@ -1,4 +1,4 @@
--- When the next lane is due, or loses its worker; and whether any has one.
+-- When the next lane is due, or its claim ends; and whether any lane is claimed.
 SELECT
     l.due_at,
     EXISTS (

@@ -1,4 +1,4 @@
--- What was being tried was not tried, as far as anybody counts.
+-- Takes back the attempts at all heads: they do not count.
 UPDATE holdfast_queue
 SET
     status = CASE WHEN first_failed_at IS NULL THEN 'pending' ELSE 'failed' END,

@@ -1,4 +1,4 @@
--- What was being tried in a lane was not tried, as far as anybody counts.
+-- Takes back the attempt at the head of a lane: it does not count.
 UPDATE holdfast_queue
 SET
     status = CASE WHEN first_failed_at IS NULL THEN 'pending' ELSE 'failed' END,

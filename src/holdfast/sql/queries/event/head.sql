@@ -1,2 +1,2 @@
--- The largest position that is visible; 0 for an empty journal.
+-- The largest visible position; 0 for an empty journal.
 SELECT coalesce(max(position), 0) FROM holdfast_event

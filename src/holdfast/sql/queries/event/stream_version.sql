@@ -1,2 +1,2 @@
--- The version a stream is at; 0 if it is not there.
+-- The version of a stream; 0 if it does not exist.
 SELECT coalesce(max(version), 0) FROM holdfast_event WHERE stream = :stream

@@ -1,2 +1,2 @@
--- The lanes that have something outstanding.
+-- The closed lanes of a projection.
 SELECT lane, events, due_at FROM holdfast_lane WHERE projection = :projection AND feed = :feed

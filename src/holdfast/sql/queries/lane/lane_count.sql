@@ -1,4 +1,4 @@
--- How much waits in a lane.
+-- The number of events that wait in a lane.
 SELECT count(*) FROM holdfast_queue
 WHERE
     projection = :projection AND feed = :feed AND lane = :lane

@@ -1,4 +1,4 @@
--- The heads of closed lanes, those that need a person first, then the oldest.
+-- The heads of closed lanes: those that need an operator first, then the oldest.
 SELECT
     q.id, q.lane, q.status, q.position, q.event_type, q.event_id, q.attempts, q.next_attempt_at,
     q.error_type, q.error_message, l.events

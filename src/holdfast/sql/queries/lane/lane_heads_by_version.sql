@@ -1,5 +1,5 @@
--- The heads of closed lanes of a feed that others write, those that need a person first, then the oldest.
--- The index that has this order leaves our own feeds out, and wants to hear it.
+-- As lane_heads, in the order of versions, for a feed that others write.
+-- The condition on the feed is the index's own: without it, the index is not used.
 SELECT
     q.id, q.lane, q.status, q.position, q.event_type, q.event_id, q.attempts, q.next_attempt_at,
     q.error_type, q.error_message, l.events

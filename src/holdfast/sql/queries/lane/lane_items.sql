@@ -1,4 +1,4 @@
--- What waits in a lane, in order.
+-- The events that wait in a lane, in order.
 SELECT
     id, status, next_attempt_at, retries, attempts, first_failed_at, history,
     position, stream, version, CAST(event_id AS text), event_type, data, metadata, recorded_at, kept

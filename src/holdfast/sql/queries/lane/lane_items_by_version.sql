@@ -1,5 +1,5 @@
--- What waits in a lane, where others write the feed: versions say what comes before what.
--- The index that has this order leaves our own feeds out, and wants to hear it.
+-- As lane_items, in the order of versions, for a feed that others write.
+-- The condition on the feed is the index's own: without it, the index is not used.
 SELECT
     id, status, next_attempt_at, retries, attempts, first_failed_at, history,
     position, stream, version, CAST(event_id AS text), event_type, data, metadata, recorded_at, kept

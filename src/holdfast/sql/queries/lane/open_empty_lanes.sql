@@ -1,4 +1,4 @@
--- Lanes in which nothing waits any more.
+-- Deletes the rows of lanes in which nothing waits.
 DELETE FROM holdfast_lane
 WHERE
     projection = :projection AND feed = :feed

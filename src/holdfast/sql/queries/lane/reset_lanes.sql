@@ -1,2 +1,2 @@
--- All lanes are open when a projection begins again.
+-- A projection that begins again has no closed lanes.
 DELETE FROM holdfast_lane WHERE projection = :projection

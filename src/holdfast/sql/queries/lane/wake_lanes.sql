@@ -1,4 +1,4 @@
--- Lanes whose heads are events of a stream, and have waited only for other lanes, are due.
+-- Makes lanes due whose heads are events of a stream, and have only waited for other lanes.
 UPDATE holdfast_lane SET due_at = :at
 WHERE
     projection = :projection AND feed = :feed

@@ -1,4 +1,4 @@
--- Events of a stretch go into the queue, but for those that are there.
+-- Puts a range of events into the queue, without those that are there.
 INSERT INTO holdfast_queue (
     projection, feed, lane, position, stream, version, event_id, event_type, data, metadata,
     recorded_at, status, created_at, updated_at

@@ -1,2 +1,2 @@
--- It is delivered by the log from now on.
+-- Ends outbox delivery of a projection.
 DELETE FROM holdfast_outbox WHERE projection = :projection

@@ -1,2 +1,2 @@
--- Appends no longer put anything into the queue for it.
+-- Appends no longer put events into the queue for this projection.
 DELETE FROM holdfast_outbox_type WHERE projection = :projection

@@ -1,4 +1,4 @@
--- The projections that are delivered by the queue.
+-- The outbox projections.
 SELECT o.projection, o.feed, o.mode, o.backfill_until, c.position, o.applied, o.failed
 FROM holdfast_outbox AS o
 JOIN holdfast_checkpoint AS c ON c.projection = o.projection AND c.feed = o.feed

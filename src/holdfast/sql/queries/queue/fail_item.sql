@@ -1,4 +1,4 @@
--- A head that has failed again: when it is tried next, or that it needs a person.
+-- A head has failed again: when it is tried next, or that it needs an operator.
 UPDATE holdfast_queue
 SET
     status = :status, attempts = :attempts, retries = :retries, next_attempt_at = :next_attempt_at,

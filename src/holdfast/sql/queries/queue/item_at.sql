@@ -1,3 +1,3 @@
 -- The item of one event.
-SELECT id, event_id FROM holdfast_queue
+SELECT id, event_id, status, created_at FROM holdfast_queue
 WHERE projection = :projection AND feed = :feed AND position = :position

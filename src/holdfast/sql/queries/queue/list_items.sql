@@ -1,4 +1,4 @@
--- Items that fit a selection, oldest first; a parameter that is NULL selects nothing away.
+-- Items that fit a selection, oldest first; NULL selects all.
 SELECT
     id, projection, feed, lane, status, attempts, retries, next_attempt_at, first_failed_at,
     last_failed_at, error_type, error_message, error_stacktrace, history, resolved_by, resolved_at,

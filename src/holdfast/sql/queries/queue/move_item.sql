@@ -1,2 +1,2 @@
--- Only now it can be computed which lane the item belongs to.
+-- The lane of an item could only be computed now.
 UPDATE holdfast_queue SET lane = :lane WHERE id = :id

@@ -1,2 +1,2 @@
--- Nothing that still waits is ever deleted.
+-- Deletes an item that is over, never one that waits.
 DELETE FROM holdfast_queue WHERE id = :id AND status IN ('skipped', 'resolved', 'done') RETURNING id

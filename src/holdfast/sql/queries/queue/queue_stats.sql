@@ -1,4 +1,4 @@
--- How much is in the queue, by what an operator asks first.
+-- The number and the age of items, by projection, status and error type.
 SELECT projection, status, coalesce(error_type, ''), count(*), min(created_at)
 FROM holdfast_queue
 GROUP BY projection, status, coalesce(error_type, '')

@@ -1,4 +1,4 @@
--- Which events of a stretch wait already.
+-- The positions in a range whose events wait already.
 SELECT position FROM holdfast_queue
 WHERE
     projection = :projection AND feed = :feed AND position BETWEEN :first AND :last

@@ -1,4 +1,4 @@
--- Only what has failed is put back; it is the head of its lane, or waits for its turn there.
+-- Puts a failed item back in its lane, as if new.
 UPDATE holdfast_queue
 SET status = 'pending', attempts = 0, retries = 0, next_attempt_at = NULL, note = coalesce(:note, note),
     updated_at = :at

@@ -1,2 +1,2 @@
--- What waits, or was skipped or resolved, belongs to the rows that are cleared.
+-- A projection that begins again has an empty queue.
 DELETE FROM holdfast_queue WHERE projection = :projection

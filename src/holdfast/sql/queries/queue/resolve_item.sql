@@ -1,4 +1,4 @@
--- A person has dealt with it: the lane goes on behind it.
+-- An operator has dealt with the event: its lane goes on.
 UPDATE holdfast_queue
 SET status = 'resolved', resolved_by = :by, resolved_at = :at, note = coalesce(:note, note),
     updated_at = :at

@@ -1,4 +1,4 @@
--- What a person has dealt with stays so when a rewind comes to it again.
+-- Events after a position that an operator has resolved: a rewind must not apply them again.
 SELECT position FROM holdfast_queue
 WHERE
     projection = :projection AND feed = :feed AND position > :position AND status = 'resolved'

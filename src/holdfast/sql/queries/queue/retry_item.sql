@@ -1,4 +1,4 @@
--- One more attempt, at a time of one's choice; the attempts so far still count.
+-- One more attempt, at a given time; earlier attempts still count.
 UPDATE holdfast_queue
 SET status = 'failed', next_attempt_at = :next_attempt_at, updated_at = :at
 WHERE id = :id AND status IN ('failed', 'dead')

@@ -1,2 +1,2 @@
--- Forgets a table that was dropped.
+-- Forgets a dropped table.
 DELETE FROM holdfast_table WHERE name = :name

@@ -1,2 +1,2 @@
--- Who owns a table, and under which definition its rows were written.
+-- The owner of a table, and the definition under which its rows were written.
 SELECT projection, definition FROM holdfast_table WHERE name = :name

@@ -1,2 +1,2 @@
--- The tables that a projection owns.
+-- The tables of a projection.
 SELECT name, definition FROM holdfast_table WHERE projection = :projection ORDER BY name

@@ -1,3 +1,3 @@
--- How many shards a projection has, if nobody has said so before.
+-- Records the number of shards of a new projection.
 INSERT INTO holdfast_layout (projection, shards) VALUES (:projection, :shards)
 ON CONFLICT (projection) DO NOTHING

@@ -1,3 +1,3 @@
--- A shard that is no more; whoever runs it is fenced.
+-- Ends a shard, and fences its runner.
 DELETE FROM holdfast_checkpoint WHERE projection = :projection AND feed = :feed
 RETURNING events_processed

@@ -1,2 +1,2 @@
--- How many shards a projection has, and whether that is being changed.
+-- The number of shards, and a change of it in progress.
 SELECT shards, next_shards, barrier FROM holdfast_layout WHERE projection = :projection

@@ -1,4 +1,4 @@
--- Every checkpoint, with the time of the first event that it has not passed and what is in the queue.
+-- Every checkpoint, with the time of the next event and the state of the queue.
 SELECT
     c.id, c.projection, c.feed, c.state, c.position, c.epoch, c.leader,
     c.events_processed, c.events_per_second,

@@ -1,4 +1,4 @@
--- PostgreSQL differs: whoever leads has another connection now, which an operator must be able to end.
+-- PostgreSQL differs: records the leader's connection, so that an operator can end it.
 UPDATE holdfast_checkpoint
 SET
     leader_pid = pg_backend_pid(),

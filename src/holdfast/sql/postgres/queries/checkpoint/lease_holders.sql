@@ -1,4 +1,4 @@
--- PostgreSQL only: which connection holds which projection's lease.
+-- PostgreSQL only: the connection that holds each projection's lease.
 SELECT l.objid::bigint::integer, l.pid
 FROM pg_locks AS l
 WHERE

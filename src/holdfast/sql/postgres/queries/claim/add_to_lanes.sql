@@ -1,4 +1,4 @@
--- PostgreSQL differs: the lanes come as one JSON document. So many more events wait in each.
+-- PostgreSQL differs: its own JSON functions. Adds to the number of events that wait in lanes.
 INSERT INTO holdfast_lane AS l (projection, feed, lane, events, due_at)
 SELECT :projection, :feed, n.lane, n.events, clock_timestamp()
 FROM json_to_recordset(CAST(:lanes AS json)) AS n (lane text, events bigint)

@@ -1,5 +1,5 @@
--- PostgreSQL differs: by the server's clock. One lane, if nobody has it; where a number is given, only
--- if exactly so many events wait in it.
+-- PostgreSQL differs: the server's clock. Claims one lane if it is free; with a number of events, only if
+-- exactly that many wait in it.
 UPDATE holdfast_lane
 SET token = :token, due_at = clock_timestamp() + make_interval(secs => :lease_seconds)
 WHERE

@@ -1,5 +1,5 @@
--- PostgreSQL differs: by the server's clock, and past what others are about to claim. The lanes that
--- are due, longest first; whoever claims one has it until its lease ends.
+-- PostgreSQL differs: the server's clock, and lanes that another worker is claiming are left out. Claims
+-- the lanes that have been due longest, until the lease ends.
 UPDATE holdfast_lane AS l
 SET token = :token, due_at = clock_timestamp() + make_interval(secs => :lease_seconds)
 WHERE

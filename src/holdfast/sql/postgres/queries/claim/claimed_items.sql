@@ -1,4 +1,4 @@
--- PostgreSQL differs: the lanes come as one JSON document. The first items of each, with their events.
+-- PostgreSQL differs: its own JSON functions. The first items of claimed lanes, with their events.
 SELECT
     i.lane, i.id, i.status, i.next_attempt_at, i.retries, i.attempts, i.first_failed_at, i.history,
     i.position, i.stream, i.version, CAST(i.event_id AS text), i.event_type,

@@ -1,5 +1,4 @@
--- PostgreSQL differs: by the server's clock, and without waiting for those that somebody holds just
--- now. Those who are at work keep their lanes.
+-- PostgreSQL differs: the server's clock, and lanes that are locked are left out. Prolongs claims.
 WITH held AS MATERIALIZED (
     SELECT h.projection, h.feed, h.lane FROM holdfast_lane AS h
     WHERE h.token = ANY (ARRAY(SELECT json_array_elements_text(CAST(:tokens AS json))))

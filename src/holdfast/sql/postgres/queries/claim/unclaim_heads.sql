@@ -1,4 +1,4 @@
--- PostgreSQL differs: the ids come as one JSON document. They were not tried after all.
+-- PostgreSQL differs: its own JSON functions. These heads were not tried after all.
 UPDATE holdfast_queue
 SET
     status = CASE WHEN first_failed_at IS NULL THEN 'pending' ELSE 'failed' END,

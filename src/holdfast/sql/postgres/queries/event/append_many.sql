@@ -1,4 +1,4 @@
--- PostgreSQL differs: the function takes the locks. An append that is refused is left out.
+-- PostgreSQL differs: a function takes the locks. An append that is refused is left out.
 SELECT a.event_position, a.event_version
 FROM (
     SELECT

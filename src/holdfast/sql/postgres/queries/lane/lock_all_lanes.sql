@@ -1,4 +1,4 @@
--- PostgreSQL differs: locks. Nobody changes the lanes that are there before the transaction ends.
+-- PostgreSQL differs: it locks rows. Nobody changes these lanes before the transaction ends.
 SELECT 1 FROM holdfast_lane
 WHERE projection = :projection AND feed = :feed
 ORDER BY lane

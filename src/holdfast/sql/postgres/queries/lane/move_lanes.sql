@@ -1,5 +1,4 @@
--- Closed lanes belong to other shards.
--- PostgreSQL differs: all at once, from arrays.
+-- PostgreSQL differs: all at once, from arrays. Gives closed lanes to other shards.
 UPDATE holdfast_lane AS q SET feed = n.to_feed
 FROM
     unnest(

@@ -1,5 +1,4 @@
--- Lanes belong to other shards.
--- PostgreSQL differs: all at once, from arrays.
+-- PostgreSQL differs: all at once, from arrays. Gives the items of lanes to other shards.
 UPDATE holdfast_queue AS q SET feed = n.to_feed
 FROM
     unnest(

@@ -1,2 +1,2 @@
--- PostgreSQL only: those who prepare tables take turns; readers and writers of rows don't wait.
+-- PostgreSQL only: one process at a time prepares tables; readers and writers of rows do not wait.
 LOCK TABLE holdfast_table IN SHARE ROW EXCLUSIVE MODE

@@ -1,2 +1,2 @@
--- SQLite differs: a connection can't be ended by others.
+-- SQLite differs: nobody else can end a connection.
 SELECT 1 WHERE :id = :epoch AND false

@@ -1,5 +1,5 @@
--- SQLite differs: the ids come as one JSON document. Counts an attempt at each head; one that was being
--- tried has lost its worker, and that attempt is counted.
+-- SQLite differs: its own JSON functions, and the process's clock. Counts an attempt at each head. A head
+-- that was being tried has lost its worker; its attempt was counted.
 UPDATE holdfast_queue
 SET
     status = 'processing', attempts = attempts + CASE WHEN status = 'processing' THEN 0 ELSE 1 END,

@@ -1,5 +1,5 @@
--- SQLite differs: by the process's clock. One lane, if nobody has it; where a number is given, only if
--- exactly so many events wait in it.
+-- SQLite differs: the process's clock. Claims one lane if it is free; with a number of events, only if
+-- exactly that many wait in it.
 UPDATE holdfast_lane SET token = :token, due_at = :lease_until
 WHERE
     projection = :projection AND feed = :feed AND lane = :lane AND token IS NULL AND due_at <= :now

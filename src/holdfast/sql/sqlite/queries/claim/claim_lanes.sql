@@ -1,5 +1,5 @@
--- SQLite differs: there is one writer and one clock. The lanes that are due, longest first; whoever
--- claims one has it until its lease ends.
+-- SQLite differs: one writer, and the process's clock. Claims the lanes that have been due longest, until
+-- the lease ends.
 UPDATE holdfast_lane SET token = :token, due_at = :lease_until
 WHERE
     projection = :projection AND feed = :feed

@@ -1,4 +1,4 @@
--- SQLite differs: the lanes come as one JSON document. The first items of each, with their events.
+-- SQLite differs: its own JSON functions. The first items of claimed lanes, with their events.
 SELECT
     i.lane, i.id, i.status, i.next_attempt_at, i.retries, i.attempts, i.first_failed_at, i.history,
     i.position, i.stream, i.version, i.event_id, i.event_type,

@@ -1,3 +1,3 @@
--- SQLite differs: by the process's clock. Those who are at work keep their lanes.
+-- SQLite differs: the process's clock. Prolongs claims.
 UPDATE holdfast_lane SET due_at = :lease_until
 WHERE token IN (SELECT value FROM json_each(:tokens))

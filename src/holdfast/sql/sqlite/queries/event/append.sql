@@ -1,4 +1,4 @@
--- SQLite differs: it has one writer, so a single statement can look and insert.
+-- SQLite differs: with one writer, a single statement can check and insert.
 INSERT INTO holdfast_event (stream, version, id, type, data, metadata, recorded_at)
 SELECT
     :stream,

@@ -1,4 +1,4 @@
--- SQLite differs: one statement for all. What was expected is compared with what comes back.
+-- SQLite differs: one statement for all. The caller compares the versions with those it expected.
 INSERT INTO holdfast_event (stream, version, id, type, data, metadata, recorded_at)
 SELECT
     new.stream,

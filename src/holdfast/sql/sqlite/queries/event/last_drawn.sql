@@ -1,2 +1,2 @@
--- SQLite differs: there is one writer, so that a position that was drawn is committed.
+-- SQLite differs: with one writer, every position that was drawn is committed.
 SELECT coalesce(max(position), 0) FROM holdfast_event

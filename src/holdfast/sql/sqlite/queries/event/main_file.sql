@@ -1,2 +1,2 @@
--- SQLite only: the file that a connection is on, or its name if it is in memory.
+-- SQLite only: the file of a connection, or its name in memory.
 SELECT file FROM pragma_database_list WHERE name = 'main'

@@ -1,2 +1,2 @@
--- SQLite differs: a writing transaction is alone anyway.
+-- SQLite differs: a writing transaction is alone.
 SELECT 1

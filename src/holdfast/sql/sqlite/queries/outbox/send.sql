@@ -1,4 +1,4 @@
--- SQLite differs: a trigger does the rest. Nothing comes back where no sink takes the topic.
+-- SQLite differs: a trigger does the rest. Returns nothing if no sink takes the topic.
 INSERT INTO holdfast_message (topic, key, id, data, metadata, sent_at)
 SELECT :topic, :key, :id, :data, :metadata, :at
 WHERE EXISTS (

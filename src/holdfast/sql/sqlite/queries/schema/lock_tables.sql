@@ -1,2 +1,2 @@
--- SQLite differs: a transaction that may write is the only one.
+-- SQLite differs: a writing transaction is alone.
 SELECT 1

@@ -1,2 +1,2 @@
--- SQLite differs: its own catalogue. The quoted name is for the others.
+-- SQLite differs: its own catalogue, which takes the name without quotes.
 SELECT 1 FROM sqlite_master WHERE lower(name) = lower(:name) AND :quoted IS NOT NULL

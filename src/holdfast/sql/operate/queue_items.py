@@ -1,0 +1,51 @@
+"""Items of the queue, read for operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from holdfast.errors import ConfigError, HoldfastError
+from holdfast.runtime.store.queue_items import STATUSES, QueueItem, QueueSelection
+from holdfast.sql.database import Connection, Row
+from holdfast.sql.values import struct_of
+
+
+def find_items(
+    connection: Connection,
+    selection: QueueSelection,
+    *,
+    limit: int,
+    after_id: int,
+    now: datetime,
+) -> Sequence[QueueItem]:
+    """Items that fit a selection, oldest first."""
+    if selection.status is not None and selection.status not in STATUSES:
+        raise ConfigError(f"status {selection.status!r} is not one of {', '.join(STATUSES)}")
+    if selection.ids:
+        found = [connection.run("get_item", {"id": id_}) for id_ in sorted(selection.ids)]
+        return [_item(rows[0]) for rows in found if rows][:limit]
+    until = datetime.max.replace(tzinfo=UTC)
+    if selection.older_than_seconds is not None:
+        until = now - timedelta(seconds=selection.older_than_seconds)
+    names = {"created_until": until, "after_id": after_id, "limit": limit}
+    return [
+        _item(row)
+        for row in connection.run("list_items", msgspec.structs.asdict(selection) | names)
+    ]
+
+
+def get_item(connection: Connection, item_id: int) -> QueueItem:
+    """One item; raises if there is none."""
+    rows = connection.run("get_item", {"id": item_id})
+    if not rows:
+        raise HoldfastError(f"the queue has no item {item_id}; holdfast queue list shows all")
+    return _item(rows[0])
+
+
+def _item(row: Row) -> QueueItem:
+    history = QueueItem.__struct_fields__.index("history")
+    decoded = msgspec.json.decode(row[history])
+    return struct_of(QueueItem, (*row[:history], decoded, *row[history + 1 :]))

@@ -1,7 +1,0 @@
--- PostgreSQL differs: the lanes come as one JSON document. Claimed lanes in which nothing is left.
-DELETE FROM holdfast_lane AS l
-USING json_to_recordset(CAST(:lanes AS json)) AS n (lane text, gone bigint)
-WHERE
-    l.projection = :projection AND l.feed = :feed AND l.lane = n.lane AND l.token = :token
-    AND l.events <= n.gone
-RETURNING l.lane

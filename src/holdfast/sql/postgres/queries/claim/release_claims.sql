@@ -1,0 +1,21 @@
+-- PostgreSQL differs: its own JSON functions, and the server's clock. Releases claimed lanes in which events
+-- are left, and says when their heads may be tried.
+UPDATE holdfast_lane AS l
+SET
+    token = NULL,
+    events = l.events - n.gone,
+    due_at = (
+        SELECT
+            CASE q.status
+                WHEN 'dead' THEN NULL
+                WHEN 'failed' THEN coalesce(q.next_attempt_at, clock_timestamp())
+                ELSE clock_timestamp()
+            END
+        FROM holdfast_queue AS q
+        WHERE
+            q.projection = l.projection AND q.feed = l.feed AND q.lane = l.lane
+            AND q.status IN ('pending', 'processing', 'failed', 'dead')
+        ORDER BY q.position LIMIT 1
+    )
+FROM json_to_recordset(CAST(:lanes AS json)) AS n (lane text, gone bigint)
+WHERE l.projection = :projection AND l.feed = :feed AND l.lane = n.lane AND l.token = :token

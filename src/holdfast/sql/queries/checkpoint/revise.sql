@@ -1,4 +1,0 @@
--- A person changes something: no runner commits before it has seen it. Locks the checkpoint.
-UPDATE holdfast_checkpoint SET revision = revision + 1
-WHERE projection = :projection AND feed = :feed
-RETURNING position

@@ -1,7 +1,0 @@
--- What concerns all shards is changed: whoever runs one is fenced, lest it go by what it has read before.
-UPDATE holdfast_checkpoint
-SET
-    revision = revision + 1, epoch = epoch + 1,
-    state = CASE state WHEN 'running' THEN 'stopped' ELSE state END
-WHERE projection = :projection AND (feed = 'journal' OR feed LIKE 'journal[%/%]')
-RETURNING feed, position, needs_reset

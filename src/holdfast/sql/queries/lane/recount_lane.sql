@@ -1,0 +1,25 @@
+-- Makes the row of a lane say what the queue holds, and ends its claim. Returns nothing for an empty lane.
+INSERT INTO holdfast_lane (projection, feed, lane, events, due_at)
+SELECT
+    q.projection, q.feed, q.lane, count(*),
+    (
+        SELECT
+            CASE
+                WHEN h.status = 'failed' AND coalesce(h.error_type, '') <> 'VersionGap'
+                    THEN coalesce(h.next_attempt_at, :at)
+                WHEN h.status <> 'dead' OR h.error_type = 'VersionGap' THEN :at
+            END
+        FROM holdfast_queue AS h
+        WHERE
+            h.projection = q.projection AND h.feed = q.feed AND h.lane = q.lane
+            AND h.status IN ('pending', 'processing', 'failed', 'dead')
+        ORDER BY CASE WHEN CAST(:by_version AS boolean) THEN h.version ELSE 0 END, h.position LIMIT 1
+    )
+FROM holdfast_queue AS q
+WHERE
+    q.projection = :projection AND q.feed = :feed AND q.lane = :lane
+    AND q.status IN ('pending', 'processing', 'failed', 'dead')
+GROUP BY q.projection, q.feed, q.lane
+ON CONFLICT (projection, feed, lane) DO UPDATE SET
+    events = excluded.events, due_at = excluded.due_at, token = NULL
+RETURNING events

@@ -1,8 +1,0 @@
--- A process begins to deliver: a fault that was noted is tried again, unless only a reset mends it.
-UPDATE holdfast_checkpoint
-SET
-    epoch = epoch + 1, state = 'stopped',
-    error_type = NULL, error_message = NULL, error_stacktrace = NULL, error_at = NULL,
-    error_position = NULL, error_event_id = NULL, error_event_type = NULL
-WHERE projection = :projection AND feed = :feed AND NOT needs_reset
-RETURNING epoch

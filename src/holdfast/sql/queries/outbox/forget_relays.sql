@@ -1,3 +1,0 @@
--- Processes that were not seen for long, and what they have done.
-DELETE FROM holdfast_relay WHERE projection = :projection AND feed = :feed AND seen_at < :before
-RETURNING applied, failed

@@ -1,3 +1,0 @@
--- The oldest event that was skipped.
-SELECT min(position) FROM holdfast_queue
-WHERE projection = :projection AND feed = :feed AND status = 'skipped'

@@ -1,3 +1,0 @@
--- The layout, which nobody changes before the transaction ends.
-UPDATE holdfast_layout SET shards = shards WHERE projection = :projection
-RETURNING shards, next_shards, barrier

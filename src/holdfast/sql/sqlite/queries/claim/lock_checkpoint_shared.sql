@@ -1,0 +1,2 @@
+-- SQLite differs: a writing transaction is alone.
+SELECT 1

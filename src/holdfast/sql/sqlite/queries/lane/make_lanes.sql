@@ -1,2 +1,0 @@
--- SQLite differs: a writing transaction is alone anyway, and needs no row to lock.
-SELECT 1

@@ -1,0 +1,2 @@
+-- SQLite differs: the one writer sees every registration.
+SELECT 1

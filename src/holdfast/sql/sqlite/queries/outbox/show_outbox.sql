@@ -1,2 +1,0 @@
--- SQLite differs: there is one writer, who sees everything.
-SELECT 1

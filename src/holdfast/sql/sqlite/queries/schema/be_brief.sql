@@ -1,2 +1,0 @@
--- SQLite differs: a writing transaction is alone anyway.
-SELECT 1
