@@ -14,6 +14,7 @@ PACKAGES = (
     "holdfast.cli.run",
     "holdfast.metrics",
     "holdfast.testing",
+    "tests.world",
 )
 
 
