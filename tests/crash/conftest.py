@@ -1,28 +1,36 @@
 """Fixtures for workers whose events fail as files say."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support import lanes_worker, outbox_worker
-from tests.support.lanes import KIND, Kind
-from tests.support.lanes_worker import Spoilt
-from tests.support.outbox import OUTBOX_KINDS
+from tests.world.app import STREAM_KINDS, Name
+from tests.world.spoilt import Spoilt
+from tests.world.wanted import Limits, Wanted
 
 
 @pytest.fixture
-def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spoilt:
+def spoilt(tmp_path: Path) -> Spoilt:
     folder = tmp_path / "spoilt"
     folder.mkdir()
-    monkeypatch.setenv(lanes_worker.SPOILT, str(folder))
     return Spoilt(folder)
 
 
-@pytest.fixture(params=OUTBOX_KINDS)
-def outbox_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kind:
-    """Workers deliver this projection from the outbox, and their leases are short."""
-    kind: Kind = request.param
-    monkeypatch.setenv(KIND, kind)
-    monkeypatch.setenv(outbox_worker.CONCURRENCY, "4")
-    monkeypatch.setenv(outbox_worker.LEASE_SECONDS, "0.3")
+@pytest.fixture
+def lanes(store_url: str, kind: Name, spoilt: Spoilt) -> Wanted:
+    """A worker that parks and drains."""
+    return spoilt.wanted(store_url, kind)
+
+
+@pytest.fixture(params=STREAM_KINDS)
+def outbox_kind(request: pytest.FixtureRequest) -> Name:
+    kind: Name = request.param
     return kind
+
+
+@pytest.fixture
+def outbox(store_url: str, outbox_kind: Name, spoilt: Spoilt) -> Wanted:
+    """A worker that delivers from the outbox, with short leases."""
+    wanted = spoilt.wanted(store_url, outbox_kind)
+    return replace(wanted, concurrency=4, limits=Limits(lease_seconds=0.3))

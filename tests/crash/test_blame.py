@@ -13,8 +13,9 @@ import pytest
 from holdfast import App, Backoff, Event, Poll, Projection, ProjectionFaulted, Tx, on
 from holdfast.runtime.signals import Faulted, PollFailed, Signal
 from tests.support.postgres import PostgresServer, wait_until
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_checks import PROJECTIONS, await_arrival, check_rows
+from tests.world.app import PROJECTIONS, Moved, build_app
+from tests.world.checks import check_all
+from tests.world.progress import await_arrival
 
 QUICK = Backoff(delay_seconds=0.01, max_delay_seconds=0.05)
 
@@ -167,7 +168,7 @@ def test_a_database_away_at_start_is_awaited(server: PostgresServer) -> None:
             server.start()
             app.journal.append("account-1", [Moved(1)] * 10)
             await_arrival(url)
-    check_rows(url, complete=True)
+    check_all(url, complete=True)
 
 
 def test_a_database_that_stays_away_ends_the_runner(server: PostgresServer) -> None:
@@ -185,13 +186,13 @@ def test_a_database_that_stays_away_ends_the_runner(server: PostgresServer) -> N
             delays = [failed.retry_seconds for failed in failures(signals, name)]
             assert delays == sorted(delays)
         server.start()
-        check_rows(url, complete=True)
+        check_all(url, complete=True)
         faults = [signal.fault for signal in signals if isinstance(signal, Faulted)]
         assert [fault.position for fault in faults] == [None] * len(PROJECTIONS)
     with build_app(url) as app:
         app.journal.append("account-1", [Moved(1)] * 10)
         app.catch_up(timeout_seconds=60)
-    check_rows(url, complete=True)
+    check_all(url, complete=True)
 
 
 def await_failures(signals: list[Signal], projection: str, count: int) -> None:

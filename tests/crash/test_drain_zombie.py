@@ -8,17 +8,12 @@ import pytest
 
 from holdfast import App, Event, QueueSelection
 from holdfast.runtime.signals import Signal, Started
-from tests.support.lanes import (
-    Fuse,
-    Kind,
-    Poisoned,
-    Stepped,
-    build_lanes_app,
-    check_all_done,
-    check_lanes,
-    take_lease,
-)
 from tests.support.postgres import wait_until
+from tests.world.app import Moved, Name, build_app
+from tests.world.checks import check_one
+from tests.world.fuse import Fuse
+from tests.world.gate import take_lease
+from tests.world.spoilt import PARKS, Poisoned
 
 
 class Gate:
@@ -38,10 +33,10 @@ class Gate:
 def park_two(app: App, spoilt: set[int]) -> None:
     """One that is due, and one behind it."""
     spoilt.add(1)
-    app.journal.append("lane-1", [Stepped(1, "x"), Stepped(2, "x")])
+    app.journal.append("lane-1", [Moved(1, "x"), Moved(2, "x")])
     app.catch_up()
     spoilt.clear()
-    app.queue.requeue(QueueSelection(), by="a person")
+    app.queue.requeue(QueueSelection(), by="an operator")
 
 
 @contextmanager
@@ -58,25 +53,25 @@ def standing(app: App, gate: Gate) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.parametrize("kind", ["folded", "keyed"])
+@pytest.mark.parametrize("kind", ["totals", "keyed"])
 @pytest.mark.parametrize("outcome", ["applied", "failed"])
-def test_overtaken_before_its_transaction(store_url: str, kind: Kind, outcome: str) -> None:
+def test_overtaken_before_its_transaction(store_url: str, kind: Name, outcome: str) -> None:
     spoilt: set[int] = set()
     gate, fuse = Gate(), Fuse()
 
-    def fail(event: Event[Stepped]) -> None:
-        if event.data.number in spoilt:
+    def fail(event: Event[Moved]) -> None:
+        if event.data.amount in spoilt:
             raise Poisoned
 
-    def stand(event: Event[Stepped]) -> None:
+    def stand(event: Event[Moved]) -> None:
         if not gate.reached.is_set():
             fuse.set("hold", 1, hold=gate)
         if outcome == "failed":
             raise Poisoned
 
     with (
-        build_lanes_app(store_url, kind, spoil=fail) as app,
-        build_lanes_app(store_url, kind, spoil=stand, fuse=fuse) as zombie,
+        build_app(store_url, kind, policy=PARKS, after=fail) as app,
+        build_app(store_url, kind, policy=PARKS, after=stand, open_app=fuse.open) as zombie,
     ):
         park_two(app, spoilt)
         with standing(zombie, gate):
@@ -84,48 +79,50 @@ def test_overtaken_before_its_transaction(store_url: str, kind: Kind, outcome: s
             if outcome == "applied":
                 spoilt.add(2)
             app.catch_up()
-            before = check_lanes(store_url, kind)
+            before = check_one(store_url, kind)
             fuse.clear()
             outcome = "applied"
-        assert check_lanes(store_url, kind) == before
+        assert check_one(store_url, kind) == before
         spoilt.clear()
-        app.queue.requeue(QueueSelection(), by="a person")
+        app.queue.requeue(QueueSelection(), by="an operator")
         app.catch_up()
-        assert check_all_done(store_url, kind).applied == [1, 2]
+        assert check_one(store_url, kind, complete=True).applied == [1, 2]
 
 
 def test_overtaken_inside_its_transaction(postgres_url: str) -> None:
     spoilt: set[int] = set()
     gate, fuse = Gate(), Fuse()
 
-    def fail(event: Event[Stepped]) -> None:
-        if event.data.number in spoilt:
+    def fail(event: Event[Moved]) -> None:
+        if event.data.amount in spoilt:
             raise Poisoned
 
     with (
-        build_lanes_app(postgres_url, "noted", spoil=fail) as app,
-        build_lanes_app(postgres_url, "noted", fuse=fuse) as zombie,
+        build_app(postgres_url, "ledger", policy=PARKS, after=fail) as app,
+        build_app(postgres_url, "ledger", policy=PARKS, open_app=fuse.open) as zombie,
     ):
         park_two(app, spoilt)
         fuse.set("hold inside", 1, hold=gate)
         with standing(zombie, gate):
             take_lease(postgres_url)
             app.catch_up()
-            before = check_lanes(postgres_url, "noted")
+            before = check_one(postgres_url, "ledger")
             assert before.applied == [1, 2]
-        assert check_lanes(postgres_url, "noted") == before
-        assert check_all_done(postgres_url, "noted").applied == [1, 2]
+        assert check_one(postgres_url, "ledger") == before
+        assert check_one(postgres_url, "ledger", complete=True).applied == [1, 2]
 
 
-@pytest.mark.parametrize("kind", ["folded", "noted"])
+@pytest.mark.parametrize("kind", ["totals", "ledger"])
 @pytest.mark.parametrize("action", ["requeue", "resolve"])
-def test_person_is_faster_than_a_runner_that_parks(store_url: str, kind: Kind, action: str) -> None:
-    """What a runner knew of a lane when it began must not be written over what a person did."""
+def test_operator_is_faster_than_a_runner_that_parks(
+    store_url: str, kind: Name, action: str
+) -> None:
+    """What a runner knew of a lane when it began must not be written over what an operator did."""
     spoilt: set[int] = {1}
     gate, fuse = Gate(), Fuse()
 
-    def fail(event: Event[Stepped]) -> None:
-        if event.data.number in spoilt:
+    def fail(event: Event[Moved]) -> None:
+        if event.data.amount in spoilt:
             raise Poisoned
 
     def arm(signal: Signal) -> None:
@@ -133,17 +130,17 @@ def test_person_is_faster_than_a_runner_that_parks(store_url: str, kind: Kind, a
             fuse.set("hold", 2, hold=gate)  # After the tables are prepared.
 
     with (
-        build_lanes_app(store_url, kind, spoil=fail) as app,
-        build_lanes_app(store_url, kind, spoil=fail, fuse=fuse) as other,
+        build_app(store_url, kind, policy=PARKS, after=fail) as app,
+        build_app(store_url, kind, policy=PARKS, after=fail, open_app=fuse.open) as other,
     ):
         other.listen(arm)
-        app.journal.append("lane-1", [Stepped(1)])
+        app.journal.append("lane-1", [Moved(1)])
         app.catch_up()
-        assert check_lanes(store_url, kind).with_status("dead") == [1]
-        app.journal.append("lane-1", [Stepped(2)])
-        app.journal.append("lane-2", [Stepped(3)])  # In hand, and folded, when it is told.
+        assert check_one(store_url, kind).with_status("dead") == [1]
+        app.journal.append("lane-1", [Moved(2)])
+        app.journal.append("lane-2", [Moved(3)])  # In hand, and folded, when it is told.
         with standing(other, gate):
             spoilt.clear()
-            getattr(app.queue, action)(QueueSelection(), by="a person")
-        found = check_all_done(store_url, kind)
+            getattr(app.queue, action)(QueueSelection(), by="an operator")
+        found = check_one(store_url, kind, complete=True)
         assert sorted(found.applied) == ([1, 2, 3] if action == "requeue" else [2, 3])

@@ -1,9 +1,10 @@
 """A worker with a backlog takes SQLite's write lock again and again: others get their turn."""
 
 from tests.support.postgres import wait_until
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_checks import read_progress
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import Moved, build_app
+from tests.world.process import WorkerProcess
+from tests.world.progress import read_progress
+from tests.world.wanted import Wanted
 
 APPENDS = 5
 
@@ -18,7 +19,7 @@ def test_a_busy_worker_lets_others_write(sqlite_url: str) -> None:
         app.migrate()
         app.journal.append("account-1", [Moved(1) for _ in range(200)])
         passed = []
-        with WorkerProcess(sqlite_url, slow_seconds=0.6) as worker:
+        with WorkerProcess(Wanted(sqlite_url, slow_seconds=0.6)) as worker:
             wait_until(lambda: position(sqlite_url) > 0, 30, "a commit")
             for _ in range(APPENDS):
                 before = position(sqlite_url)

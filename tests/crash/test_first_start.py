@@ -8,9 +8,11 @@ from pathlib import Path
 import psycopg
 
 from holdfast import App
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_checks import await_arrival, check_rows
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import Moved, build_app
+from tests.world.checks import check_all
+from tests.world.process import WorkerProcess
+from tests.world.progress import await_arrival
+from tests.world.wanted import Wanted
 
 STARTERS = 8
 
@@ -34,14 +36,14 @@ def test_many_apps_migrate_at_once(store_url: str) -> None:
 
 def test_many_processes_start_at_once_and_die_one_by_one(store_url: str) -> None:
     with ExitStack() as stack, build_app(store_url) as app:
-        workers = [stack.enter_context(WorkerProcess(store_url)) for _ in range(6)]
+        workers = [stack.enter_context(WorkerProcess(Wanted(store_url))) for _ in range(6)]
         left = list(workers)
         for worker in workers:
             worker.wait_until_said("Loaded")
         while left:
             app.journal.append("account-1", [Moved(1)] * 10)
             await_arrival(store_url)
-            check_rows(store_url, complete=True)
+            check_all(store_url, complete=True)
             leaders = {status.leader for status in app.status() if status.leader}
             pids = {int(leader.rpartition(":")[2]) for leader in leaders}
             leading = [worker for worker in left if worker.pid in pids]

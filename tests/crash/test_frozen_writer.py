@@ -14,9 +14,11 @@ from holdfast import App, StoreUnavailable
 from holdfast.sql.sqlite import connection as sqlite_connection
 from holdfast.sql.sqlite import database as sqlite
 from tests.support.postgres import wait_until
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_checks import await_arrival, check_rows
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import Moved, build_app, reached
+from tests.world.checks import check_all
+from tests.world.process import WorkerProcess
+from tests.world.progress import await_arrival
+from tests.world.wanted import Wanted
 
 
 @pytest.fixture
@@ -34,8 +36,8 @@ def frozen(app: App, sqlite_url: str, tmp_path: Path) -> Iterator[WorkerProcess]
     hold = tmp_path / "hold"
     hold.touch()
     app.journal.append("account-1", [Moved(1), Moved(2, hold=str(hold)), Moved(3)])
-    with WorkerProcess(sqlite_url) as worker:
-        wait_until(hold.with_suffix(".reached").exists, 30, "the handler to be inside")
+    with WorkerProcess(Wanted(sqlite_url)) as worker:
+        wait_until(reached(hold, worker.pid).exists, 30, "the handler to be inside")
         worker.freeze()
         hold.unlink()
         yield worker
@@ -63,10 +65,10 @@ def test_the_next_worker_goes_on_when_it_is_ended(
         app.journal.append("account-1", [Moved(4)])
     frozen.kill()
     app.journal.append("account-1", [Moved(4)])
-    with WorkerProcess(sqlite_url) as next_one:
+    with WorkerProcess(Wanted(sqlite_url)) as next_one:
         await_arrival(sqlite_url)
         assert next_one.stop() == 0, next_one
-    assert check_rows(sqlite_url, complete=True).events == 4
+    assert check_all(sqlite_url, complete=True).events == 4
 
 
 def test_it_goes_on_where_it_was_when_it_wakes(
@@ -75,14 +77,14 @@ def test_it_goes_on_where_it_was_when_it_wakes(
     """Deposing it has failed, but has taken its lease: it finishes what it had begun, no more."""
     with pytest.raises(StoreUnavailable):
         app.depose("ledger")
-    with WorkerProcess(sqlite_url) as standby:
+    with WorkerProcess(Wanted(sqlite_url)) as standby:
         standby.wait_until_said("Loaded")
         frozen.wake()
         await_arrival(sqlite_url)
         app.journal.append("account-1", [Moved(4)] * 3)
         await_arrival(sqlite_url)
-        assert check_rows(sqlite_url, complete=True).events == 6
+        assert check_all(sqlite_url, complete=True).events == 6
         frozen.kill()
         app.journal.append("account-1", [Moved(5)] * 3)
         await_arrival(sqlite_url)
-    assert check_rows(sqlite_url, complete=True).events == 9
+    assert check_all(sqlite_url, complete=True).events == 9

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from holdfast import App
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_checks import PROJECTIONS, await_arrival, check_rows
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import PROJECTIONS, Moved, build_app
+from tests.world.checks import check_all
+from tests.world.process import APPENDER, WorkerProcess
+from tests.world.progress import await_arrival
+from tests.world.wanted import Wanted
 
 pytestmark = pytest.mark.skipif(
     not hasattr(resource, "prlimit"), reason="only Linux limits the file size of another process"
 )
-
-APPEND = ("tests.support.worker_appender",)
 
 FULL_BYTES = 4096
 """The first page of any file and no more, so that not even an old page can be written again."""
@@ -35,7 +35,7 @@ def app(sqlite_url: str) -> Iterator[App]:
 
 
 def test_worker_recovers_when_there_is_room_again(app: App, sqlite_url: str) -> None:
-    with WorkerProcess(sqlite_url) as worker:
+    with WorkerProcess(Wanted(sqlite_url)) as worker:
         for turn in range(1, 4):
             append(app)
             await_arrival(sqlite_url)
@@ -43,10 +43,10 @@ def test_worker_recovers_when_there_is_room_again(app: App, sqlite_url: str) -> 
             append(app)
             for name in PROJECTIONS:
                 worker.wait_until_said(f"PollFailed {name}", times=2 * turn)
-            check_rows(sqlite_url)
+            check_all(sqlite_url)
             make_room(worker)
             await_arrival(sqlite_url)
-            check_rows(sqlite_url, complete=True)
+            check_all(sqlite_url, complete=True)
         assert worker.stop() == 0, worker
     assert any("disk" in line for line in worker.lines)
 
@@ -56,21 +56,21 @@ def test_worker_runs_out_of_room_half_way(app: App, sqlite_url: str, room_bytes:
     """Some of a transaction's pages are in the log already when the rest finds no room."""
     log = Path(f"{sqlite_url.removeprefix('sqlite:///')}-wal")
     append(app)
-    with WorkerProcess(sqlite_url) as worker:
+    with WorkerProcess(Wanted(sqlite_url)) as worker:
         await_arrival(sqlite_url)
         fill_disk(worker, log.stat().st_size + room_bytes)
         while not all(worker.said(f"PollFailed {name}") for name in PROJECTIONS):
             append(app)
-        check_rows(sqlite_url)
+        check_all(sqlite_url)
         make_room(worker)
         await_arrival(sqlite_url)
         assert worker.stop() == 0, worker
-    check_rows(sqlite_url, complete=True)
+    check_all(sqlite_url, complete=True)
 
 
 def test_worker_stops_with_a_message_after_enough_failures(app: App, sqlite_url: str) -> None:
     append(app)
-    with WorkerProcess(sqlite_url, max_failures=3) as worker:
+    with WorkerProcess(Wanted(sqlite_url, max_failures=3)) as worker:
         await_arrival(sqlite_url)
         fill_disk(worker)
         append(app)
@@ -80,16 +80,16 @@ def test_worker_stops_with_a_message_after_enough_failures(app: App, sqlite_url:
     message = next(line for line in worker.lines if "projection faulted" in line)
     assert "journal.db" in message
     assert "disk" in message
-    check_rows(sqlite_url)
+    check_all(sqlite_url)
 
-    with WorkerProcess(sqlite_url) as next_one:
+    with WorkerProcess(Wanted(sqlite_url)) as next_one:
         await_arrival(sqlite_url)
         assert next_one.stop() == 0, next_one
-    check_rows(sqlite_url, complete=True)
+    check_all(sqlite_url, complete=True)
 
 
 def test_appends_that_fail_leave_nothing(sqlite_url: str) -> None:
-    with WorkerProcess(sqlite_url, command=APPEND) as appender:
+    with WorkerProcess(Wanted(sqlite_url), command=APPENDER) as appender:
         for turn in range(1, 4):
             appender.wait_until_said("Appended", times=len(said(appender, "Appended")) + 5)
             fill_disk(appender)

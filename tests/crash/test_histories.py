@@ -25,9 +25,10 @@ from hypothesis.stateful import (
 
 from holdfast import Backoff, Event, Poll
 from tests.support.postgres import Databases
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_checks import PROJECTIONS, await_arrival, check_rows
-from tests.support.worker_lease import lose_leases
+from tests.world.app import PROJECTIONS, Moved, build_app
+from tests.world.checks import check_all
+from tests.world.gate import lose_leases
+from tests.world.progress import await_arrival
 
 MAX_WORKERS = 3
 POLL = Poll(
@@ -114,11 +115,11 @@ class History(RuleBasedStateMachine):
     @rule()
     def arrive(self) -> None:
         await_arrival(self.url)
-        check_rows(self.url, complete=True)
+        check_all(self.url, complete=True)
 
     @invariant()
     def rows_agree_with_checkpoints(self) -> None:
-        check_rows(self.url)
+        check_all(self.url)
 
     def _start(self) -> Worker:
         worker = Worker(self.url)
@@ -134,7 +135,7 @@ class History(RuleBasedStateMachine):
             worker.stop()
         try:
             self.app.catch_up(timeout_seconds=60)
-            assert check_rows(self.url, complete=self.appended > 0).events == self.appended
+            assert check_all(self.url, complete=self.appended > 0).events == self.appended
         finally:
             self.app.close()
 

@@ -11,11 +11,15 @@ from contextlib import ExitStack
 import pytest
 
 from holdfast import App
-from tests.support.accounts_books import Books
-from tests.support.accounts_checks import await_led, await_versions, check_accounts
-from tests.support.accounts_processes import Consumer, quick_settings
 from tests.support.kafka import KafkaBroker, create_topic
 from tests.support.postgres import PostgresServer, wait_until
+from tests.world.app import STREAM_KINDS
+from tests.world.books import Books
+from tests.world.checks import check_topic
+from tests.world.partitions import await_led, await_versions
+from tests.world.process import WorkerProcess
+from tests.world.topic import quick_settings
+from tests.world.wanted import Topic, Wanted
 
 PARTITIONS = 4
 ACCOUNTS = 20
@@ -33,21 +37,21 @@ def test_broker_and_database_are_away_for_a_minute(own_kafka_broker: KafkaBroker
 
 def go_away(broker: KafkaBroker, way: str, *, seconds: float) -> None:
     with PostgresServer(durable=True) as server, ExitStack() as started:
-        stage = Stage(broker, server, started)
-        stage.produce_and_await()
-        outages: list[list[KafkaBroker | PostgresServer]] = [[broker], [server], [broker, server]]
-        for who in outages:
-            stage.be_without(who, way, seconds)
+        outages = Outages(broker, server, started)
+        outages.produce_and_await()
+        parts: list[list[KafkaBroker | PostgresServer]] = [[broker], [server], [broker, server]]
+        for who in parts:
+            outages.be_without(who, way, seconds)
         # Nobody answers when they leave: they end all the same.
         os.kill(broker.pid, signal.SIGSTOP)
-        for consumer in stage.crew:
+        for consumer in outages.consumers:
             consumer.send(signal.SIGTERM)
-        assert [consumer.wait() for consumer in stage.crew] == [0, 0], stage.crew
-        check_accounts(stage.url, stage.books.versions)
-        assert not any(consumer.said("Parked") for consumer in stage.crew), stage.crew
+        assert [consumer.wait() for consumer in outages.consumers] == [0, 0], outages.consumers
+        check_topic(outages.url, outages.books.versions)
+        assert not any(consumer.said("Parked") for consumer in outages.consumers), outages.consumers
 
 
-class Stage:
+class Outages:
     """Two consumers at work, and what takes away what they need."""
 
     def __init__(self, broker: KafkaBroker, server: PostgresServer, started: ExitStack) -> None:
@@ -57,29 +61,34 @@ class Stage:
             app.migrate()
         topic = create_topic(broker.bootstrap, partitions=PARTITIONS)
         # A topic that is asked for while its broker starts is soon asked for again.
-        quick = {"reconnect.backoff.max.ms": 1_000}
+        quick = {**quick_settings(broker.bootstrap), "reconnect.backoff.max.ms": 1_000}
+        consumer = Wanted(
+            self.url,
+            STREAM_KINDS,
+            reads=Topic(broker.bootstrap, topic, quick),
+            batch_events=100,
+        )
         self.books = Books(broker.bootstrap, topic, ACCOUNTS)
-        self.crew = [
-            started.enter_context(
-                Consumer(
-                    self.url,
-                    bootstrap=broker.bootstrap,
-                    topic=topic,
-                    settings={**quick_settings(broker.bootstrap), **quick},
-                )
-            )
-            for _ in range(2)
-        ]
-        await_led(self.url, range(PARTITIONS), [c.pid for c in self.crew], repr(self.crew))
+        self.consumers = [started.enter_context(WorkerProcess(consumer)) for _ in range(2)]
+        await_led(
+            self.url, range(PARTITIONS), [c.pid for c in self.consumers], repr(self.consumers)
+        )
 
     def produce_and_await(self) -> None:
         self.books.add(times=5)
         await_versions(self.url, self.books.versions)
-        check_accounts(self.url, self.books.versions)
+        check_topic(self.url, self.books.versions)
 
     def be_without(self, who: list[KafkaBroker | PostgresServer], way: str, seconds: float) -> None:
         """All that is produced meanwhile is there afterwards."""
-        failures = [consumer.times_said("PollFailed") for consumer in self.crew]
+        # Without the broker a consumer loses its partitions, and then has no runner left that
+        # could fail: it has stopped its runners, or they have lost their leases.
+        signs = ("PollFailed", "LeaseLost", "Stopped") if self._broker in who else ("PollFailed",)
+
+        def count_signs(consumer: WorkerProcess) -> int:
+            return sum(consumer.times_said(sign) for sign in signs)
+
+        before = [count_signs(consumer) for consumer in self.consumers]
         for each in who:
             getattr(each, way)()
         until = time.monotonic() + seconds
@@ -87,8 +96,14 @@ class Stage:
             self.books.versions[stream] += 1
             self.books.put(stream, self.books.versions[stream])
         if self._server in who:
-            for consumer, before in zip(self.crew, failures, strict=True):
-                consumer.wait_until_said("PollFailed", times=before + 1)
+            wait_until(
+                lambda: all(
+                    count_signs(consumer) > seen
+                    for consumer, seen in zip(self.consumers, before, strict=True)
+                ),
+                30,
+                f"all to notice: {self.consumers}",
+            )
         wait_until(lambda: time.monotonic() >= until, seconds + 1, "the time to pass")
         for each in who:
             each.restart()

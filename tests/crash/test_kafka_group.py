@@ -1,7 +1,7 @@
-"""Consumer processes share partitions as their group says, and take over from the dead and frozen.
+"""Consumer processes share partitions as their group says, and take over from dead and frozen ones.
 
 The group only says who works where. What makes a second process harmless is the epoch, which the
-group's choice raises: whoever had the partition before can't commit any more.
+group's choice raises: the process that had the partition before can't commit any more.
 """
 
 import time
@@ -17,20 +17,16 @@ from confluent_kafka.admin import AdminClient
 
 from holdfast import App
 from tests.conftest import MakeTopic
-from tests.support.accounts import group_of, reached
-from tests.support.accounts_books import Books
-from tests.support.accounts_checks import (
-    await_led,
-    await_versions,
-    check_accounts,
-    epochs,
-    leaders,
-    read_partitions,
-)
-from tests.support.accounts_processes import QUERY_SECONDS, Consumer, quick_settings
 from tests.support.postgres import wait_until
-from tests.support.worker_checks import snapshot
-from tests.support.worker_gate import at_commit, waiting_for_lock
+from tests.world.app import STREAM_KINDS, reached
+from tests.world.books import Books
+from tests.world.checks import check_topic
+from tests.world.gate import at_commit, waiting_for_lock
+from tests.world.partitions import await_led, await_versions, epochs, leaders, read_partitions
+from tests.world.process import WorkerProcess
+from tests.world.tables import snapshot
+from tests.world.topic import QUERY_SECONDS, group_of, quick_settings
+from tests.world.wanted import Limits, Topic, Wanted
 
 PARTITIONS = 8
 ACCOUNTS = 40
@@ -53,7 +49,7 @@ class Bank:
 
     @property
     def session_seconds(self) -> float:
-        """After so long without a word the group takes a consumer for dead."""
+        """After this time without a word the group takes a consumer for dead."""
         return float(self._settings["session.timeout.ms"]) / 1_000
 
     def start(
@@ -63,21 +59,16 @@ class Bank:
         strategy: str = COOPERATIVE,
         revoke_seconds: float | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
-    ) -> list[Consumer]:
+    ) -> list[WorkerProcess]:
         settings = {**self._settings, "partition.assignment.strategy": strategy}
-        return [
-            self._started.enter_context(
-                Consumer(
-                    self.url,
-                    bootstrap=self._bootstrap,
-                    topic=self._topic,
-                    settings=settings,
-                    revoke_seconds=revoke_seconds,
-                    patience_seconds=patience_seconds,
-                )
-            )
-            for _ in range(count)
-        ]
+        wanted = Wanted(
+            self.url,
+            STREAM_KINDS,
+            reads=Topic(self._bootstrap, self._topic, settings),
+            batch_events=100,
+            limits=Limits(revoke_seconds=revoke_seconds, lease_wait_seconds=patience_seconds),
+        )
+        return [self._started.enter_context(WorkerProcess(wanted)) for _ in range(count)]
 
     def revokes(self, projection: str) -> bool:
         """Whether a second member is there, and waits for what the first one is to give up."""
@@ -97,7 +88,7 @@ class Bank:
         group = self._admin.describe_consumer_groups([name])[name].result(QUERY_SECONDS)
         return group.state, [len(m.assignment.topic_partitions) for m in group.members]
 
-    def await_led_by(self, *consumers: Consumer) -> None:
+    def await_led_by(self, *consumers: WorkerProcess) -> None:
         """Returns when these lead all partitions, each of them some."""
         pids = [consumer.pid for consumer in consumers]
         await_led(self.url, range(PARTITIONS), pids, repr(consumers))
@@ -105,11 +96,11 @@ class Bank:
     def await_all(self) -> None:
         """Returns when everything that was produced is applied, and right."""
         await_versions(self.url, self.books.versions)
-        check_accounts(self.url, self.books.versions)
+        check_topic(self.url, self.books.versions)
 
-    def lines_by(self, consumer: Consumer) -> int:
+    def lines_by(self, consumer: WorkerProcess) -> int:
         """How many lines of the log a process has written."""
-        sql = f"SELECT count(*) FROM log WHERE process = {consumer.pid}"
+        sql = f"SELECT count(*) FROM ledger WHERE process = {consumer.pid}"
         count: int = snapshot(self.url, lambda query: query(sql))[0][0]
         return count
 
@@ -191,22 +182,22 @@ def test_one_that_is_frozen_before_it_writes_is_fenced(bank: Bank, tmp_path: Pat
     bank.await_all()
     hold = tmp_path / "hold"
     hold.write_text(f"{frozen.pid} {other.pid}")
-    led = leaders(bank.url)["balances"]
+    led = leaders(bank.url)["totals"]
     number = min(number for number, pid in led.items() if pid == frozen.pid)
     bank.books.add(bank.books.on(number)[:1], fold=str(hold))
     wait_until(reached(hold, frozen.pid).exists, 30, f"it to add: {frozen!r}")
-    await_versions(bank.url, bank.books.versions, projections=["log"])
+    await_versions(bank.url, bank.books.versions, projections=["ledger"])
     frozen.freeze()
     wait_until(reached(hold, other.pid).exists, 60, f"the other one to add: {other!r}")
 
-    before = position(bank, "balances", number)
+    before = position(bank, "totals", number)
     # Fenced where it can still write; elsewhere its connection is gone.
-    ends = [f"{signal} balances {number} " for signal in ("LeaseLost", "PollFailed", "Committed")]
+    ends = [f"{signal} totals {number} " for signal in ("LeaseLost", "PollFailed", "Committed")]
     said = sum(map(frozen.times_said, ends))
     hold.write_text(f"{other.pid}")
     frozen.wake()
     wait_until(lambda: sum(map(frozen.times_said, ends)) > said, 60, f"its end: {frozen!r}")
-    assert position(bank, "balances", number) == before
+    assert position(bank, "totals", number) == before
     hold.unlink()
     bank.await_all()
 
@@ -237,7 +228,7 @@ def test_one_that_is_frozen_inside_its_commit_is_fenced(postgres_bank: Bank) -> 
     with psycopg.connect(bank.url, autocommit=True) as gate:
         gate.execute("SELECT pg_advisory_lock(%s)", (GATE,))
         wait = f"pg_advisory_xact_lock_shared({GATE})"
-        at_commit(bank.url, f"CASE WHEN new.projection = 'log' THEN {wait} END")
+        at_commit(bank.url, f"CASE WHEN new.projection = 'ledger' THEN {wait} END")
         mine = bank.books.on(*led_by(bank, frozen))
         bank.books.add(mine[:1])
         frozen.wait_until_said(f"Handling {mine[0]} {bank.books.versions[mine[0]]}")
@@ -263,7 +254,7 @@ def test_one_that_was_late_finishes_what_it_has_begun(postgres_bank: Bank, tmp_p
     bank.books.add([stream], hold=str(hold))
     wait_until(reached(hold, late.pid).exists, 30, f"{late!r} to be inside")
     late.freeze()
-    wait_until(lambda: bank.has_one_member("log"), 60, f"the group: {other!r}")
+    wait_until(lambda: bank.has_one_member("ledger"), 60, f"the group: {other!r}")
     time.sleep(2 * PATIENCE_SECONDS)  # That nothing happens can't be awaited.
     hold.unlink()
     late.wake()
@@ -272,7 +263,7 @@ def test_one_that_was_late_finishes_what_it_has_begun(postgres_bank: Bank, tmp_p
     bank.await_led_by(late, other)
 
 
-def is_overruled_and_fenced(bank: Bank, frozen: Consumer, other: Consumer) -> None:
+def is_overruled_and_fenced(bank: Bank, frozen: WorkerProcess, other: WorkerProcess) -> None:
     """The other one goes on; the frozen one wakes, changes nothing, and takes part again."""
     frozen_at = time.monotonic()
     bank.await_led_by(other)
@@ -281,7 +272,7 @@ def is_overruled_and_fenced(bank: Bank, frozen: Consumer, other: Consumer) -> No
     written = bank.lines_by(frozen)
     frozen.wake()
     bank.await_led_by(frozen, other)
-    check_accounts(bank.url, bank.books.versions)
+    check_topic(bank.url, bank.books.versions)
     assert bank.lines_by(frozen) == written
     bank.books.add(times=3)
     bank.await_all()
@@ -295,8 +286,8 @@ def test_a_handler_that_takes_long_holds_up_nobody_else(
     bank: Bank, tmp_path: Path, way: str
 ) -> None:
     """Longer than the session: it sleeps, or it fails and waits to be tried again."""
-    crew = bank.start(2)
-    bank.await_led_by(*crew)
+    consumers = bank.start(2)
+    bank.await_led_by(*consumers)
     bank.await_all()
     before, obstacle = epochs(bank.url), tmp_path / "obstacle"
     obstacle.touch()
@@ -304,8 +295,8 @@ def test_a_handler_that_takes_long_holds_up_nobody_else(
     others = [each for each in bank.books.streams if each not in neighbours(bank, stream)]
     what: dict[str, Any] = {way: str(obstacle)}
     bank.books.add([stream], **what)
-    paths = [reached(obstacle, consumer.pid) for consumer in crew]
-    wait_until(lambda: any(path.exists() for path in paths), 30, f"the handler: {crew}")
+    paths = [reached(obstacle, consumer.pid) for consumer in consumers]
+    wait_until(lambda: any(path.exists() for path in paths), 30, f"the handler: {consumers}")
 
     until = time.monotonic() + 2.5 * bank.session_seconds
     while time.monotonic() < until:
@@ -328,9 +319,9 @@ def position(bank: Bank, projection: str, number: int) -> int:
     return found.position
 
 
-def led_by(bank: Bank, consumer: Consumer) -> list[int]:
+def led_by(bank: Bank, consumer: WorkerProcess) -> list[int]:
     """The partitions of the log that a process leads."""
-    return [number for number, pid in leaders(bank.url)["log"].items() if pid == consumer.pid]
+    return [number for number, pid in leaders(bank.url)["ledger"].items() if pid == consumer.pid]
 
 
 def neighbours(bank: Bank, stream: str) -> list[str]:
@@ -348,9 +339,9 @@ def test_a_revoked_partition_finishes_what_it_has_begun(
     bank.await_all()
     held = hold_everywhere(bank, first, hold)
     (second,) = bank.start(strategy=strategy)
-    wait_until(lambda: bank.revokes("log"), 60, f"a rebalance: {second!r}")
+    wait_until(lambda: bank.revokes("ledger"), 60, f"a rebalance: {second!r}")
     time.sleep(2 * PATIENCE_SECONDS)  # That nothing happens can't be awaited.
-    assert set(leaders(bank.url)["log"].values()) == {first.pid}
+    assert set(leaders(bank.url)["ledger"].values()) == {first.pid}
     hold.unlink()
     bank.await_led_by(first, second)
     bank.await_all()
@@ -376,7 +367,7 @@ def test_a_revoked_partition_that_does_not_finish_is_undone(
     assert [consumer.stop() for consumer in (first, second)] == [0, 0], (first, second)
 
 
-def hold_everywhere(bank: Bank, consumer: Consumer, hold: Path) -> dict[str, int]:
+def hold_everywhere(bank: Bank, consumer: WorkerProcess, hold: Path) -> dict[str, int]:
     """Has the log stop in the middle of a batch on each partition; returns where it did."""
     hold.touch()
     streams = bank.books.one_on_each()
@@ -394,5 +385,5 @@ def hold_everywhere(bank: Bank, consumer: Consumer, hold: Path) -> dict[str, int
 
 def writers(bank: Bank, held: dict[str, int]) -> set[int]:
     """The processes that have written these events' lines to the log."""
-    rows = snapshot(bank.url, lambda query: query("SELECT stream, version, process FROM log"))
+    rows = snapshot(bank.url, lambda query: query("SELECT stream, version, process FROM ledger"))
     return {process for stream, version, process in rows if held.get(stream) == version}

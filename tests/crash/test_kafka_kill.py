@@ -12,16 +12,14 @@ import pytest
 
 from holdfast import App
 from tests.conftest import MakeTopic
-from tests.support.accounts import History
-from tests.support.accounts_checks import (
-    await_processed,
-    check_accounts,
-    count_processed,
-    read_partitions,
-)
-from tests.support.accounts_processes import Consumer, Producer, quick_settings
-from tests.support.accounts_producer import read_topic
-from tests.support.worker_gate import at_commit
+from tests.world.app import STREAM_KINDS
+from tests.world.checks import check_topic
+from tests.world.gate import at_commit
+from tests.world.partitions import await_processed, count_processed, read_partitions
+from tests.world.process import Producer, WorkerProcess
+from tests.world.producer import read_topic
+from tests.world.topic import History, quick_settings
+from tests.world.wanted import Topic, Wanted
 
 PARTITIONS = 4
 CONSUMERS = 3
@@ -57,44 +55,47 @@ def kill_all_the_time(
         app.migrate()
     if url.startswith("postgresql"):
         at_commit(url, "pg_sleep(0.01)")
-    with Crew(url, bootstrap, topic, history) as crew:
+    with Group(url, bootstrap, topic, history) as group:
         ways: list[Callable[[], None]] = [
-            lambda: crew.kill_consumer_at_work(chance),
-            lambda: crew.kill_producer(chance),
-            lambda: crew.replace_consumer(chance),
-            lambda: crew.kill_consumer(chance.choice(crew.consumers)),
+            lambda: group.kill_consumer_at_work(chance),
+            lambda: group.kill_producer(chance),
+            lambda: group.replace_consumer(chance),
+            lambda: group.kill_consumer(chance.choice(group.consumers)),
         ]
         for number in range(rounds):
             before, share = min(count_processed(url).values()), history.events // rounds
-            crew.allow(history.events if number == rounds - 1 else share * (number + 1))
-            await_processed(url, before + share // 3, alive=crew.check)
+            group.allow(history.events if number == rounds - 1 else share * (number + 1))
+            await_processed(url, before + share // 3, alive=group.check)
             time.sleep(chance.uniform(0, 0.1))  # Any moment may be the wrong one.
             # Each of them at least once, then what comes.
             (ways[number] if number < len(ways) else chance.choice(ways))()
-            check_accounts(url)
-        crew.finish()
-        lines = check_accounts(url, history.versions())
+            check_topic(url)
+        group.finish()
+        lines = check_topic(url, history.versions())
     seconds = time.monotonic() - started_at
     repeated = sum(1 for _ in read_topic(bootstrap, topic)) - history.events
     epochs = sum(partition.epoch for partition in read_partitions(url))
     print(
-        f"{lines} events in {seconds:.1f} s; {crew.killed} killed, {crew.inside} of them inside a "
-        f"transaction; {repeated} came again; {epochs} epochs"
+        f"{lines} events in {seconds:.1f} s; {group.killed} killed, {group.inside} of them inside "
+        f"a transaction; {repeated} came again; {epochs} epochs"
     )
     assert lines == history.events
     assert repeated > history.events // 50
-    assert crew.inside > 0
+    assert group.inside > 0
 
 
-class Crew:
+class Group:
     """Consumers of all partitions and producers of all accounts, at any time."""
 
     def __init__(self, url: str, bootstrap: str, topic: str, history: History) -> None:
-        self._url, self._bootstrap, self._topic, self._history = url, bootstrap, topic, history
-        self._settings = quick_settings(bootstrap)
+        self._url, self._history = url, history
+        self._topic = Topic(bootstrap, topic, quick_settings(bootstrap))
+        self._wanted = Wanted(
+            url, STREAM_KINDS, reads=self._topic, batch_events=50, slow_seconds=0.006
+        )
         self._started = ExitStack()
         self._allowed = 0
-        self.consumers: list[Consumer] = []
+        self.consumers: list[WorkerProcess] = []
         self._producers: list[Producer] = []
         self.killed = self.inside = 0
 
@@ -115,7 +116,7 @@ class Crew:
             producer.allow(self._allowed)
 
     def check(self) -> None:
-        """Asserts that nobody has gone by himself."""
+        """Asserts that no process has ended by itself."""
         for process in (*self.consumers, *self._producers):
             assert process.is_running or process.said("Produced"), process
 
@@ -126,7 +127,7 @@ class Crew:
                 self.allow(self._allowed + WORK_EVENTS)
         self.kill_consumer(victim or chance.choice(self.consumers))
 
-    def _caught_at_work(self, chance: random.Random) -> Consumer | None:
+    def _caught_at_work(self, chance: random.Random) -> WorkerProcess | None:
         """One that stands inside a transaction, frozen there."""
         for consumer in chance.sample(self.consumers, CONSUMERS):
             if is_inside(consumer):
@@ -139,7 +140,7 @@ class Crew:
     def _is_all_done(self) -> bool:
         return min(count_processed(self._url).values()) >= self._history.events
 
-    def kill_consumer(self, victim: Consumer) -> None:
+    def kill_consumer(self, victim: WorkerProcess) -> None:
         self.consumers.remove(victim)
         victim.kill()
         self.killed += 1
@@ -169,31 +170,18 @@ class Crew:
         for consumer in self.consumers:
             assert consumer.stop() == 0, consumer
 
-    def _consumer(self) -> Consumer:
-        return self._started.enter_context(
-            Consumer(
-                self._url,
-                bootstrap=self._bootstrap,
-                topic=self._topic,
-                settings=self._settings,
-                batch_events=50,
-                slow_seconds=0.006,
-            )
-        )
+    def _consumer(self) -> WorkerProcess:
+        return self._started.enter_context(WorkerProcess(self._wanted))
 
     def _producer(self, share: int) -> Producer:
         return self._started.enter_context(
-            Producer(
-                bootstrap=self._bootstrap,
-                topic=self._topic,
-                history=self._history,
-                share=share,
-                shares=PRODUCERS,
-            )
+            Producer(self._topic, self._history, share=share, shares=PRODUCERS)
         )
 
 
-def is_inside(consumer: Consumer) -> bool:
-    """Whether a transaction of the log is open, as far as the process has said."""
-    said = [line for line in list(consumer.lines) if line.startswith(("Handling", "Committed log"))]
+def is_inside(consumer: WorkerProcess) -> bool:
+    """Whether a transaction of the ledger is open, as far as the process has said."""
+    said = [
+        line for line in list(consumer.lines) if line.startswith(("Handling", "Committed ledger"))
+    ]
     return bool(said) and said[-1].startswith("Handling")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -17,20 +18,18 @@ from holdfast.kafka import KafkaSource
 from holdfast.model.event import Event
 from holdfast.runtime.signals import PollFailed, Signal
 from tests.conftest import MakeTopic
-from tests.support import publish_worker
 from tests.support.kafka import KafkaBroker, create_topic
 from tests.support.kafka_read import read_topic, taken, versions
 from tests.support.postgres import wait_until
-from tests.support.publish_worker import build_publisher
 from tests.support.sql import execute
-from tests.support.worker_app import Moved, Total, chained
-from tests.support.worker_appender import Appender
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import Moved, Total
+from tests.world.appender import Appender
+from tests.world.process import WorkerProcess
+from tests.world.wanted import Topic, Wanted
+from tests.world.worker import build_publisher
 
 BATCH_EVENTS = 20
 BACKLOG_EVENTS = 300
-COMMAND = ("holdfast", "run", "tests.support.publish_worker:app")
-ROWS = "SELECT account, amount, events, chain FROM totals ORDER BY account"
 
 
 class Totals(TableProjection[Total]):
@@ -39,8 +38,8 @@ class Totals(TableProjection[Total]):
     @on(Moved)
     def moved(self, row: Total, event: Event[Moved]) -> None:
         row.amount += event.data.amount
-        row.events += 1
-        row.chain = chained(row.chain, event.version)
+        row.count += 1
+        row.steps.append(event.version)
 
 
 def test_a_publisher_killed_again_and_again(
@@ -48,9 +47,8 @@ def test_a_publisher_killed_again_and_again(
     kafka_broker: str,
     kafka_topic: MakeTopic,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kill_publishers(store_url, kafka_broker, kafka_topic(partitions=3), tmp_path, monkeypatch, 5)
+    kill_publishers(store_url, kafka_broker, kafka_topic(partitions=3), tmp_path, 5)
 
 
 @pytest.mark.soak
@@ -60,9 +58,8 @@ def test_a_publisher_killed_for_long(
     kafka_broker: str,
     kafka_topic: MakeTopic,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kill_publishers(store_url, kafka_broker, kafka_topic(partitions=3), tmp_path, monkeypatch, 100)
+    kill_publishers(store_url, kafka_broker, kafka_topic(partitions=3), tmp_path, 100)
 
 
 def kill_publishers(
@@ -70,26 +67,25 @@ def kill_publishers(
     broker: str,
     topic: str,
     folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
     kills: int,
 ) -> None:
-    """Whoever is killed is replaced, while events go on being appended."""
-    monkeypatch.setenv(publish_worker.TOPIC, topic)
-    monkeypatch.setenv(publish_worker.BOOTSTRAP, broker)
+    """A publisher that is killed is replaced, while events go on being appended."""
+    into = Topic(broker, topic)
+    wanted = Wanted(url, publishes=into, batch_events=BATCH_EVENTS)
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    with build_publisher(url, bootstrap=broker, topic=topic) as app:
+    with build_publisher(url, into) as app:
         app.migrate()
         app.projection(Totals)
         app.catch_up()
 
         with Appender(app, seed=seed, may_append=lambda: backlog(app) < BACKLOG_EVENTS) as appender:
             for _ in range(kills):
-                with WorkerProcess(url, command=COMMAND, batch_events=BATCH_EVENTS) as worker:
+                with WorkerProcess(wanted) as worker:
                     app.wait_for("publish", position(app) + 1, timeout_seconds=60)
                     time.sleep(chance.uniform(0, 0.1))  # Any moment may be the wrong one.
-        with WorkerProcess(url, command=COMMAND, batch_events=BATCH_EVENTS) as worker:
+        with WorkerProcess(wanted) as worker:
             head = app.journal.head()
             app.wait_for("publish", head, timeout_seconds=60)
             # The one before may have done it all: a signal while it starts is another matter.
@@ -122,7 +118,7 @@ def test_a_broker_that_is_killed_and_one_that_is_frozen(
         broker.kill()
         return broker.start
 
-    with build_publisher(sqlite_url, bootstrap=broker.bootstrap, topic=topic) as app:
+    with build_publisher(sqlite_url, Topic(broker.bootstrap, topic)) as app:
         app.listen(listen)
         with Appender(app, seed=1, may_append=lambda: backlog(app) < BACKLOG_EVENTS), app.running():
             for break_down in (freeze, kill):
@@ -167,4 +163,9 @@ def check_readers(app: App, url: str, broker: str, topic: str, folder: Path) -> 
         reader.projection(source=KafkaSource(topic, bootstrap=broker, group=f"of-{topic}"))(Totals)
         reader.catch_up()
         assert not reader.queue.list()
-    assert execute(other_url, ROWS) == execute(url, ROWS)
+    assert read_totals(other_url) == read_totals(url)
+
+
+def read_totals(url: str) -> list[tuple[object, ...]]:
+    rows = execute(url, "SELECT name, amount, count, steps FROM totals ORDER BY name")
+    return [(*row, json.loads(steps) if isinstance(steps, str) else steps) for *row, steps in rows]

@@ -10,18 +10,13 @@ import pytest
 
 from holdfast import App
 from tests.support.postgres import wait_until
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_appender import Appender
-from tests.support.worker_checks import (
-    PROJECTIONS,
-    await_arrival,
-    await_progress,
-    check_rows,
-    read_progress,
-)
-from tests.support.worker_gate import at_commit, waiting_for_lock
-from tests.support.worker_lease import lose_leases
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import PROJECTIONS, Moved, build_app
+from tests.world.appender import Appender
+from tests.world.checks import check_all
+from tests.world.gate import at_commit, lose_leases, waiting_for_lock
+from tests.world.process import WorkerProcess
+from tests.world.progress import await_arrival, await_progress, read_progress
+from tests.world.wanted import Wanted
 
 BACKLOG_EVENTS = 150
 GATE = 4711
@@ -58,7 +53,8 @@ def kill_workers(url: str, *, kills: int, writes: bool = False, shards: int = 1)
     print(f"seed {seed}")
     chance = random.Random(seed)
     inside = 0
-    with build_app(url, shards=shards) as app, Crew(url, writes=writes, shards=shards) as crew:
+    wanted = Wanted(url, slow_seconds=0.01, batch_events=7, writes=writes, shards=shards)
+    with build_app(url, shards=shards) as app, TwoWorkers(wanted) as two:
         app.migrate()
         if url.startswith("postgresql"):
             at_commit(url, "pg_sleep(0.01)")
@@ -68,12 +64,12 @@ def kill_workers(url: str, *, kills: int, writes: bool = False, shards: int = 1)
             for _ in range(kills):
                 await_progress(url)
                 time.sleep(chance.uniform(0, 0.15))  # Any moment may be the wrong one.
-                leader = crew.leader(app) if chance.random() < 0.8 else None
-                inside += crew.replace(leader or chance.choice(crew.workers))
-                check_rows(url)
+                leader = two.leader(app) if chance.random() < 0.8 else None
+                inside += two.replace(leader or chance.choice(two.workers))
+                check_all(url)
         await_arrival(url)
-        assert [worker.stop() for worker in crew.workers] == [0, 0], crew.workers
-        checked = check_rows(url, complete=True)
+        assert [worker.stop() for worker in two.workers] == [0, 0], two.workers
+        checked = check_all(url, complete=True)
         journal = [event.id for event in app.journal.read_raw()]
 
     print(f"{kills} kills, {inside} of them inside the ledger's transaction; {checked}")
@@ -93,7 +89,7 @@ def test_worker_lost_while_its_commit_is_on_the_way(postgres_url: str, outcome: 
         gate.execute("SELECT pg_advisory_lock(%s)", (GATE,))
         at_commit(postgres_url, f"pg_advisory_xact_lock_shared({GATE})")
 
-        with WorkerProcess(postgres_url) as lost:
+        with WorkerProcess(Wanted(postgres_url)) as lost:
             wait_until(
                 lambda: len(waiting_for_lock(gate)) == len(PROJECTIONS),
                 30,
@@ -102,7 +98,7 @@ def test_worker_lost_while_its_commit_is_on_the_way(postgres_url: str, outcome: 
             committing = waiting_for_lock(gate)
             lost.freeze()
             assert lose_leases(postgres_url) == 1
-            with WorkerProcess(postgres_url) as successor:
+            with WorkerProcess(Wanted(postgres_url)) as successor:
                 wait_until(
                     lambda: len(waiting_for_lock(gate)) == 2 * len(PROJECTIONS),
                     30,
@@ -117,16 +113,16 @@ def test_worker_lost_while_its_commit_is_on_the_way(postgres_url: str, outcome: 
                 app.journal.append("account-1", [Moved(10)] * 3)
                 await_arrival(postgres_url)
                 assert successor.stop() == 0, successor
-        check_rows(postgres_url, complete=True)
+        check_all(postgres_url, complete=True)
         handled = sum(line.startswith("Handling") for line in successor.lines)
         assert handled == (3 if outcome == "committed" else 8)
 
 
-class Crew:
+class TwoWorkers:
     """Two workers, at any time."""
 
-    def __init__(self, url: str, *, writes: bool, shards: int) -> None:
-        self._url, self._writes, self._shards = url, writes, shards
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
         self._started = ExitStack()
         self.workers: list[WorkerProcess] = []
 
@@ -154,11 +150,4 @@ class Crew:
         return bool(ledger) and ledger[-1].startswith("Handling")
 
     def _start(self) -> WorkerProcess:
-        worker = WorkerProcess(
-            self._url,
-            slow_seconds=0.01,
-            batch_events=7,
-            writes=self._writes,
-            shards=self._shards,
-        )
-        return self._started.enter_context(worker)
+        return self._started.enter_context(WorkerProcess(self._wanted))

@@ -1,4 +1,4 @@
-"""Random histories of failures, decisions, crashes, zombies and what people do to the queue.
+"""Random histories of failures, decisions, crashes, zombies and what operators do to the queue.
 
 After every step each event must be applied once, or skipped, or resolved, or wait in its lane; the
 lanes must be in order and closed exactly where something waits; and in the end, when nothing fails
@@ -24,27 +24,27 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdfast import App, Backoff, Event, Failure, HoldfastError, Poll, QueueItem, QueueSelection
+from holdfast import (
+    App,
+    Backoff,
+    Event,
+    Failure,
+    HoldfastError,
+    Policy,
+    Poll,
+    QueueItem,
+    QueueSelection,
+)
 from holdfast.model.policy import Decision
 from holdfast.runtime.run.worker import Worker
 from holdfast.testing import FixedClock
-from tests.support.lanes import (
-    DECISIONS,
-    KINDS,
-    LATER_SECONDS,
-    Blow,
-    Crash,
-    Fuse,
-    Kind,
-    Poisoned,
-    Stepped,
-    build_lanes_app,
-    check_all_done,
-    check_lanes,
-    take_lease,
-)
 from tests.support.limits import use_limits
 from tests.support.postgres import Databases, wait_until
+from tests.world.app import LANE_KINDS, Moved, Name, build_app
+from tests.world.checks import check_one
+from tests.world.fuse import Blow, Crash, Fuse
+from tests.world.gate import take_lease
+from tests.world.spoilt import DECISIONS, LATER_SECONDS, Poisoned
 
 POLL = Poll(
     interval_seconds=0.01,
@@ -97,7 +97,7 @@ class Held:
 class Lanes(RuleBasedStateMachine):
     """What may happen to one projection on one database."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[Name]
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Lanes(RuleBasedStateMachine):
         self.fuse, self.other_fuse = Fuse(), Fuse()
         self.app, self.other = self._build(self.fuse), self._build(self.other_fuse)
         self.app.migrate()
-        self.found = check_lanes(url, self.kind)
+        self.found = check_one(url, self.kind)
 
     # The feed
 
@@ -120,7 +120,7 @@ class Lanes(RuleBasedStateMachine):
         stepped = []
         for row, decision in events:
             number = next(self.numbers)
-            stepped.append(Stepped(number, row))
+            stepped.append(Moved(number, row))
             if decision is not None:
                 self.poison[number] = decision
         self.appended += len(stepped)
@@ -171,10 +171,10 @@ class Lanes(RuleBasedStateMachine):
             self.held = held
 
     @precondition(lambda self: self.held is not None and self.held.has_lease)
-    @rule(by_person=st.booleans())
-    def make_zombie(self, by_person: bool) -> None:
+    @rule(by_operator=st.booleans())
+    def make_zombie(self, by_operator: bool) -> None:
         assert self.held is not None
-        take_lease(self.url, (lambda: self.app.depose(self.kind)) if by_person else None)
+        take_lease(self.url, (lambda: self.app.depose(self.kind)) if by_operator else None)
         self.held.has_lease = False
 
     @precondition(lambda self: self.held is not None)
@@ -185,12 +185,12 @@ class Lanes(RuleBasedStateMachine):
         self.held = None
 
     @precondition(lambda self: self.held is None and self.appended)
-    @rule(commits=st.integers(2, 8), by_person=st.booleans(), is_well=st.booleans())
-    def overtake(self, commits: int, by_person: bool, is_well: bool) -> None:
+    @rule(commits=st.integers(2, 8), by_operator=st.booleans(), is_well=st.booleans())
+    def overtake(self, commits: int, by_operator: bool, is_well: bool) -> None:
         """All that it takes to have a zombie with something in hand that is no longer true."""
         self.hold(commits)
         if self.held is not None:
-            self.make_zombie(by_person)
+            self.make_zombie(by_operator)
             if is_well:
                 self.poison.clear()
             self.work()
@@ -200,7 +200,7 @@ class Lanes(RuleBasedStateMachine):
     @precondition(lambda self: self.held is None and self.appended)
     @rule(commits=st.integers(2, 8), which=which, resolves=st.booleans())
     def interfere(self, commits: int, which: int | str | None, resolves: bool) -> None:
-        """A person changes the queue while a runner is about to."""
+        """An operator changes the queue while a runner is about to."""
         self.hold(commits)
         if resolves:
             self.resolve(which)
@@ -210,32 +210,32 @@ class Lanes(RuleBasedStateMachine):
             self.all_is_accounted_for()
             self.let_go()
 
-    # People
+    # Operators
 
     @precondition(lambda self: self.found.outstanding)
     @rule(which=which)
     def requeue(self, which: int | str | None) -> None:
         if selection := self._select(which):
-            self.app.queue.requeue(selection, by="a person")
+            self.app.queue.requeue(selection, by="an operator")
 
     @precondition(lambda self: self.found.outstanding)
     @rule(which=which, later=st.booleans())
     def mark_retrying(self, which: int | str | None, later: bool) -> None:
         at = self.clock.now() + timedelta(seconds=LATER_SECONDS) if later else None
         if selection := self._select(which):
-            self.app.queue.mark_retrying(selection, by="a person", at=at)
+            self.app.queue.mark_retrying(selection, by="an operator", at=at)
 
     @precondition(lambda self: self.found.outstanding)
     @rule(which=which)
     def resolve(self, which: int | str | None) -> None:
         if selection := self._select(which):
-            self.app.queue.resolve(selection, by="a person")
+            self.app.queue.resolve(selection, by="an operator")
 
     @precondition(lambda self: len(self.found.statuses) > len(self.found.outstanding))
     @rule(which=which)
     def purge(self, which: int | str | None) -> None:
         if selection := self._select(which):
-            change = self.app.queue.purge(selection, by="a person")
+            change = self.app.queue.purge(selection, by="an operator")
             self.purged |= {item.position for item in change.items}
 
     @precondition(lambda self: self.found.position < self.found.head)
@@ -244,12 +244,12 @@ class Lanes(RuleBasedStateMachine):
         coming = [position for position in self.found.lanes if position > self.found.position]
         # Refused where it has never run, or where the event is in the queue already.
         with suppress(HoldfastError):
-            self.app.queue.add(self.kind, coming[ahead % len(coming)], by="a person")
+            self.app.queue.add(self.kind, coming[ahead % len(coming)], by="an operator")
 
     @rule()
     def pause(self) -> None:
-        """Nothing is done while it is paused, by whoever runs it."""
-        self.app.pause(self.kind, by="a person")
+        """Nothing is done while it is paused, in whichever process."""
+        self.app.pause(self.kind, by="an operator")
         if self.held is not None:
             self.let_go()
         else:
@@ -259,7 +259,7 @@ class Lanes(RuleBasedStateMachine):
         assert self.found.applied == before.applied
         assert self.found.statuses == before.statuses
         assert self.found.position == before.position
-        self.app.resume(self.kind, by="a person")
+        self.app.resume(self.kind, by="an operator")
 
     @rule(sure=st.integers(0, 5))
     def reset(self, sure: int) -> None:
@@ -271,7 +271,7 @@ class Lanes(RuleBasedStateMachine):
 
     @invariant()
     def all_is_accounted_for(self) -> None:
-        self.found = check_lanes(self.url, self.kind, now=self.clock.now(), purged=self.purged)
+        self.found = check_one(self.url, self.kind, now=self.clock.now(), purged=self.purged)
 
     def teardown(self) -> None:
         try:
@@ -291,29 +291,29 @@ class Lanes(RuleBasedStateMachine):
         for _ in range(MAX_ROUNDS):
             assert self._run()
             self.all_is_accounted_for()
-            if not self.app.queue.requeue(QueueSelection(), by="a person", limit=1_000).items:
+            if not self.app.queue.requeue(QueueSelection(), by="an operator", limit=1_000).items:
                 break
             self.clock.advance(LATER_SECONDS)
-        check_all_done(self.url, self.kind, purged=self.purged)
+        check_one(self.url, self.kind, purged=self.purged, complete=True)
 
     def _build(self, fuse: Fuse) -> App:
-        return build_lanes_app(
+        return build_app(
             self.url,
             self.kind,
-            spoil=self._spoil,
-            on_error=self._decide,
+            after=self._spoil,
+            policy=Policy(on_error=self._decide),
             poll=POLL,
             clock=self.clock,
-            fuse=fuse,
+            open_app=fuse.open,
         )
 
-    def _spoil(self, event: Event[Stepped]) -> None:
-        if event.data.number in self.poison:
-            raise Poisoned(event.data.number)
+    def _spoil(self, event: Event[Moved]) -> None:
+        if event.data.amount in self.poison:
+            raise Poisoned(event.data.amount)
 
     def _decide(self, failure: Failure) -> Decision:
         # An event that no test has spoilt is blamed for a crash.
-        return DECISIONS[self.poison.get(failure.event.data.number, "park")]
+        return DECISIONS[self.poison.get(failure.event.data.amount, "park")]
 
     def _run(self) -> bool:
         """Runs until it has arrived, faulted or crashed; returns whether it has arrived."""
@@ -359,29 +359,29 @@ def length(examples: int) -> settings:
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_lanes_on_sqlite(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", LANE_KINDS)
+def test_lanes_on_sqlite(kind: Name) -> None:
     run_state_machine_as_test(on_sqlite(kind), settings=length(12))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_lanes_on_postgres(postgres_server: Databases, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", LANE_KINDS)
+def test_lanes_on_postgres(postgres_server: Databases, kind: Name) -> None:
     run_state_machine_as_test(on_postgres(postgres_server, kind), settings=length(5))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_lanes_on_sqlite(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", LANE_KINDS)
+def test_many_lanes_on_sqlite(kind: Name) -> None:
     run_state_machine_as_test(on_sqlite(kind), settings=length(1_000))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_lanes_on_postgres(postgres_server: Databases, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", LANE_KINDS)
+def test_many_lanes_on_postgres(postgres_server: Databases, kind: Name) -> None:
     run_state_machine_as_test(on_postgres(postgres_server, kind), settings=length(500))
 
 
-def on_sqlite(of_kind: Kind) -> type[Lanes]:
+def on_sqlite(of_kind: Name) -> type[Lanes]:
     """Each history on a file of its own."""
 
     class OnSqlite(Lanes):
@@ -398,7 +398,7 @@ def on_sqlite(of_kind: Kind) -> type[Lanes]:
     return OnSqlite
 
 
-def on_postgres(server: Databases, of_kind: Kind) -> type[Lanes]:
+def on_postgres(server: Databases, of_kind: Name) -> type[Lanes]:
     """Each history on a database of its own."""
 
     class OnPostgres(Lanes):

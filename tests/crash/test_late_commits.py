@@ -14,8 +14,9 @@ import pytest
 
 from holdfast import App
 from tests.support.postgres import wait_until
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_checks import PROJECTIONS, await_arrival, check_rows
+from tests.world.app import PROJECTIONS, Moved, build_app
+from tests.world.checks import check_all
+from tests.world.progress import await_arrival
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -224,11 +225,11 @@ def test_projections_follow_a_late_commit_in_order(
     with app.running():
         for name in PROJECTIONS:
             app.wait_for(name, 1)
-        assert check_rows(postgres_url).positions == dict.fromkeys(PROJECTIONS, 1)
+        assert check_all(postgres_url).positions == dict.fromkeys(PROJECTIONS, 1)
         slow.commit()
         append(app, "shared")
         await_arrival(postgres_url)
-    assert check_rows(postgres_url, complete=True).events == 8
+    assert check_all(postgres_url, complete=True).events == 8
 
 
 def append(app: App, stream: str, connection: Connection | None = None, *, count: int = 1) -> None:

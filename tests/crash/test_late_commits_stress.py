@@ -18,8 +18,9 @@ import pytest
 
 from holdfast import App
 from tests.support.postgres import wait_until
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_checks import await_arrival, check_rows, read_progress
+from tests.world.app import Moved, build_app
+from tests.world.checks import check_all
+from tests.world.progress import await_arrival, read_progress
 
 WRITERS = 16
 TRANSACTIONS = 30
@@ -32,7 +33,7 @@ def test_many_writers(postgres_url: str) -> None:
     outcome = stress(postgres_url, transactions=TRANSACTIONS)
     print(outcome)
 
-    check_rows(postgres_url, complete=True)
+    check_all(postgres_url, complete=True)
     assert outcome.tailed == outcome.journal
     assert {position for position, _, _ in outcome.journal} == outcome.acknowledged
     assert outcome.in_order()
@@ -44,7 +45,7 @@ def test_many_writers_for_long(postgres_url: str) -> None:
     outcome = stress(postgres_url, transactions=500)
     print(outcome)
 
-    check_rows(postgres_url, complete=True)
+    check_all(postgres_url, complete=True)
     assert outcome.tailed == outcome.journal
     assert {position for position, _, _ in outcome.journal} == outcome.acknowledged
 
@@ -59,7 +60,7 @@ def test_many_writers_without_protection_lose_events(postgres_url: str) -> None:
     assert {position for position, _, _ in outcome.journal} == outcome.acknowledged
     assert len(outcome.tailed) < len(outcome.journal)
     with pytest.raises(AssertionError):
-        check_rows(postgres_url, complete=True)
+        check_all(postgres_url, complete=True)
 
 
 @dataclass

@@ -9,9 +9,10 @@ import pytest
 from holdfast import App
 from holdfast.runtime.signals import LeaseLost, Signal, Started
 from tests.support.postgres import wait_until
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_checks import PROJECTIONS, await_arrival, check_rows
-from tests.support.worker_lease import lose_leases
+from tests.world.app import PROJECTIONS, Moved, build_app
+from tests.world.checks import check_all
+from tests.world.gate import lose_leases
+from tests.world.progress import await_arrival
 
 
 @dataclass
@@ -55,7 +56,7 @@ def test_lease_connection_cut_while_the_runner_works(postgres_url: str, open_app
         await_started(heard, [1, 2, 3, 4, 5, 6])
         await_arrival(postgres_url)
     assert heard.lost() == 5 * len(PROJECTIONS)
-    check_rows(postgres_url, complete=True)
+    check_all(postgres_url, complete=True)
 
 
 def test_of_two_apps_in_a_process_one_leads(store_url: str, open_app: OpenApp) -> None:
@@ -73,7 +74,7 @@ def test_of_two_apps_in_a_process_one_leads(store_url: str, open_app: OpenApp) -
             append(one, 50)
             await_arrival(store_url)
     assert heard_by_one.lost() == heard_by_other.lost() == 0
-    check_rows(store_url, complete=True)
+    check_all(store_url, complete=True)
 
 
 def test_an_app_that_runs_twice_leads_once(store_url: str, open_app: OpenApp) -> None:
@@ -85,7 +86,7 @@ def test_an_app_that_runs_twice_leads_once(store_url: str, open_app: OpenApp) ->
             app.catch_up(timeout_seconds=60)
             append(app, 50)
             await_arrival(store_url)
-    check_rows(store_url, complete=True)
+    check_all(store_url, complete=True)
     assert heard.lost() == 0
     await_started(heard, [1])
 
@@ -108,7 +109,7 @@ def test_of_many_standbys_one_takes_over(store_url: str, open_app: OpenApp) -> N
         append(app, 10)
         await_arrival(store_url)
         assert {status.state for status in app.status()} == {"running"}
-    checked = check_rows(store_url, complete=True)
+    checked = check_all(store_url, complete=True)
     print(f"{len(started)} starts, {checked}")
     for name in PROJECTIONS:
         epochs = [signal.epoch for signal in started if signal.projection == name]

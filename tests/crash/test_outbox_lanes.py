@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import lanes_worker, outbox_worker
-from tests.support.lanes import Kind, Stepped, build_lanes_app
-from tests.support.lanes_worker import Spoilt
-from tests.support.outbox import await_settled, check_all_applied
 from tests.support.postgres import wait_until
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import Moved, Name, build_app
+from tests.world.checks import check_one
+from tests.world.process import WorkerProcess
+from tests.world.progress import await_settled
+from tests.world.spoilt import PARKS, Spoilt
+from tests.world.wanted import Limits, Wanted
 
-COMMAND = ("holdfast", "run", "tests.support.lanes_worker:app")
 STREAMS = 20
 MORE = 20
-"""So many times as many events, at most, until both processes have worked."""
+"""Maximum of events, in multiples, until both processes have worked."""
 FAILURES = ("retry, then park", "park and again", "park and soon")
 
 
@@ -36,75 +36,60 @@ class Call:
 
 
 @pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(outbox_worker.TRACE, str(tmp_path / "trace"))
-    monkeypatch.setenv(outbox_worker.CONCURRENCY, "8")
-    return tmp_path / "trace"
+def traced(outbox: Wanted, tmp_path: Path) -> Wanted:
+    return replace(outbox, trace=str(tmp_path / "trace"), concurrency=8, random_seconds=0.005)
 
 
 def test_calls_of_a_lane_follow_one_another(
-    store_url: str,
-    outbox_kind: Kind,
-    spoilt: Spoilt,
-    trace: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    traced: Wanted, outbox_kind: Name, spoilt: Spoilt
 ) -> None:
     """No lease ends here: one call begins when the last one has ended."""
-    monkeypatch.setenv(outbox_worker.LEASE_SECONDS, "60")
-    run(store_url, outbox_kind, spoilt, monkeypatch, events=120, freezes=0)
-    calls = read_calls(trace)
+    traced = replace(traced, limits=Limits(lease_seconds=60.0))
+    run(traced, outbox_kind, spoilt, events=120, freezes=0)
+    calls = read_calls(traced)
     assert len({call.process for call in calls}) == 2
     assert not overlaps(calls)
 
 
 @pytest.mark.soak
 def test_calls_of_a_lane_follow_one_another_for_long(
-    store_url: str,
-    outbox_kind: Kind,
-    spoilt: Spoilt,
-    trace: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    traced: Wanted, outbox_kind: Name, spoilt: Spoilt
 ) -> None:
-    monkeypatch.setenv(outbox_worker.LEASE_SECONDS, "60")
-    run(store_url, outbox_kind, spoilt, monkeypatch, events=20_000, freezes=0)
-    assert not overlaps(read_calls(trace))
+    traced = replace(traced, limits=Limits(lease_seconds=60.0))
+    run(traced, outbox_kind, spoilt, events=20_000, freezes=0)
+    assert not overlaps(read_calls(traced))
 
 
 @pytest.mark.soak
 def test_calls_of_a_lane_overlap_only_when_a_lease_has_ended(
-    store_url: str,
-    outbox_kind: Kind,
-    spoilt: Spoilt,
-    trace: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    traced: Wanted, outbox_kind: Name, spoilt: Spoilt
 ) -> None:
     """Compares clocks, so it is not for busy machines."""
     lease_seconds = 0.3
-    monkeypatch.setenv(outbox_worker.LEASE_SECONDS, str(lease_seconds))
-    run(store_url, outbox_kind, spoilt, monkeypatch, events=120, freezes=2)
-    for first, second in overlaps(read_calls(trace)):
+    traced = replace(traced, limits=Limits(lease_seconds=lease_seconds))
+    run(traced, outbox_kind, spoilt, events=120, freezes=2)
+    for first, second in overlaps(read_calls(traced)):
         # The database's clock is read a moment before or after ours.
         assert second.claimed - first.claimed >= 0.9 * lease_seconds * 1e9, (first, second)
 
 
 def run(
-    url: str,
-    kind: Kind,
+    traced: Wanted,
+    kind: Name,
     spoilt: Spoilt,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     events: int,
     freezes: int,
 ) -> None:
     """Two processes, of which one is frozen now and then, until all is applied."""
-    monkeypatch.setenv(lanes_worker.RANDOM_SECONDS, "0.005")
+    url = traced.url
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
     spoilt[0] = "park and again"
-    with build_lanes_app(url, kind, concurrency=8) as app, ExitStack() as started:
+    with build_app(url, kind, policy=PARKS, concurrency=8) as app, ExitStack() as started:
         app.status()
-        workers = [started.enter_context(WorkerProcess(url, command=COMMAND)) for _ in range(2)]
+        workers = [started.enter_context(WorkerProcess(traced)) for _ in range(2)]
         for worker in workers:
             worker.wait_until_said("Started")
         number = 0
@@ -114,7 +99,7 @@ def run(
             number += 1
             if chance.random() < 0.05:
                 spoilt[number] = chance.choice(FAILURES)
-            app.journal.append(f"lane-{chance.randrange(STREAMS)}", [Stepped(number)])
+            app.journal.append(f"lane-{chance.randrange(STREAMS)}", [Moved(number)])
             if freezes and number % (events // freezes) == 0:
                 freeze_for_long(*chance.sample(workers, 2))
         for bad in spoilt.numbers():
@@ -123,7 +108,7 @@ def run(
         await_settled(url, kind, lambda: workers, requeue=app)
         for worker in workers:
             assert worker.stop() == 0, worker
-    found = check_all_applied(url, kind)
+    found = check_one(url, kind, complete=True)
     assert len(found.applied) == number
 
 
@@ -157,14 +142,15 @@ def overlaps(calls: Sequence[Call]) -> list[tuple[Call, Call]]:
     return found
 
 
-def read_calls(trace: Path) -> list[Call]:
+def read_calls(traced: Wanted) -> list[Call]:
     """The calls in a trace, each with the last claim of its lane by the same process."""
     calls: list[Call] = []
     claims: dict[tuple[str, str], int] = {}
     open_calls: dict[tuple[str, str, str], Call] = {}
     # In the order of time: a thread may write of a claim when another one has begun to work on it.
     lines = sorted(
-        (line.split() for line in trace.read_text().splitlines()), key=lambda x: int(x[1])
+        (line.split() for line in Path(traced.trace or "").read_text().splitlines()),
+        key=lambda x: int(x[1]),
     )
     for what, at, process, thread, stream, position in lines:
         key = (process, thread, stream)

@@ -4,34 +4,32 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import psycopg
 import pytest
 
 from holdfast import App
 from holdfast.errors import StoreConflict
-from tests.support import outbox_worker
-from tests.support.lanes import Kind, Stepped, build_lanes_app
-from tests.support.lanes_worker import Spoilt
-from tests.support.outbox import await_settled, check_all_applied, check_outbox
-from tests.support.outbox_worker import Step
 from tests.support.postgres import wait_until
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import Moved, Name, build_app
+from tests.world.checks import check_one
+from tests.world.process import WorkerProcess
+from tests.world.progress import await_settled
+from tests.world.spoilt import PARKS
+from tests.world.wanted import Step, Wanted
 
-COMMAND = ("holdfast", "run", "tests.support.lanes_worker:app")
 STREAMS = 5
 WRITERS = 3
 
 
-def test_registering_while_others_append(
-    store_url: str, outbox_kind: Kind, spoilt: Spoilt, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_registering_while_others_append(store_url: str, outbox_kind: Name, outbox: Wanted) -> None:
     """The first workers end in the middle of the backfill, before and after a commit."""
-    monkeypatch.setenv(outbox_worker.BACKFILL_EVENTS, "7")
-    monkeypatch.setenv(outbox_worker.DEFAULT_POLICY, "1")
+    limits = replace(outbox.limits, backfill_events=7)
+    outbox = replace(outbox, is_patient=True, limits=limits)
     chance = random.Random(seed := random.randrange(2**32))
     print(f"seed {seed}")
-    with build_lanes_app(store_url, outbox_kind) as app, ExitStack() as stack:
+    with build_app(store_url, outbox_kind, policy=PARKS) as app, ExitStack() as stack:
         app.migrate()
         writers = [
             stack.enter_context(Writer(store_url, seed=chance.randrange(2**32), late=late))
@@ -39,12 +37,10 @@ def test_registering_while_others_append(
         ]
         wait_until(lambda: all(w.appended >= 30 for w in writers), 30, "events to be there")
         for step in (Step("after", "move_backfill", 2), Step("before", "move_backfill", 3)):
-            with monkeypatch.context() as context:
-                context.setenv(outbox_worker.DIE, str(step))
-                with WorkerProcess(store_url, command=COMMAND) as dying:
-                    dying.wait(30)
-            assert check_outbox(store_url, outbox_kind).left
-        workers = [stack.enter_context(WorkerProcess(store_url, command=COMMAND)) for _ in range(2)]
+            with WorkerProcess(replace(outbox, dies=step)) as dying:
+                dying.wait(30)
+            assert check_one(store_url, outbox_kind).left
+        workers = [stack.enter_context(WorkerProcess(outbox)) for _ in range(2)]
         for worker in workers:
             worker.wait_until_said("Started")
         before = [writer.appended for writer in writers]
@@ -58,37 +54,37 @@ def test_registering_while_others_append(
         await_settled(store_url, outbox_kind, lambda: workers)
         for worker in workers:
             assert worker.stop() == 0, worker
-    found = check_all_applied(store_url, outbox_kind)
+    found = check_one(store_url, outbox_kind, complete=True)
     assert not found.statuses
     assert len(found.applied) == sum(writer.appended for writer in writers)
 
 
 @pytest.mark.parametrize("begins", ["before", "between"])
 def test_transaction_that_began_before_the_registration(
-    postgres_url: str, outbox_kind: Kind, begins: str
+    postgres_url: str, outbox_kind: Name, begins: str
 ) -> None:
     """It can't see the registration, and would leave the queue without its events."""
     with (
-        build_lanes_app(postgres_url, outbox_kind) as writer,
+        build_app(postgres_url, outbox_kind, policy=PARKS) as writer,
         psycopg.connect(postgres_url) as connection,
-        build_lanes_app(postgres_url, outbox_kind, concurrency=4) as app,
+        build_app(postgres_url, outbox_kind, policy=PARKS, concurrency=4) as app,
     ):
         writer.migrate()
         if begins == "between":
             app.status()
-            app = build_lanes_app(postgres_url, outbox_kind, concurrency=4)
+            app = build_app(postgres_url, outbox_kind, policy=PARKS, concurrency=4)
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute("SELECT 1 FROM holdfast_event").fetchall()
         app.status()
         if begins == "before":
             with pytest.raises(StoreConflict):
-                writer.journal.append("lane-1", [Stepped(1)], connection=connection)
+                writer.journal.append("lane-1", [Moved(1)], connection=connection)
             connection.rollback()
-        writer.journal.append("lane-1", [Stepped(1)], connection=connection)
+        writer.journal.append("lane-1", [Moved(1)], connection=connection)
         connection.commit()
-        assert check_outbox(postgres_url, outbox_kind).with_status("pending")
+        assert check_one(postgres_url, outbox_kind).with_status("pending")
         app.catch_up(timeout_seconds=30)
-        assert len(check_all_applied(postgres_url, outbox_kind).applied) == 1
+        assert len(check_one(postgres_url, outbox_kind, complete=True).applied) == 1
         app.close()
 
 
@@ -99,17 +95,17 @@ CREATE TRIGGER stall BEFORE INSERT ON holdfast_event FOR EACH ROW EXECUTE FUNCTI
 """
 
 
-def test_an_append_that_stalls_while_others_register(postgres_url: str, outbox_kind: Kind) -> None:
+def test_an_append_that_stalls_while_others_register(postgres_url: str, outbox_kind: Name) -> None:
     """It has begun before the registration, and draws its last position long after it."""
     with (
-        build_lanes_app(postgres_url, outbox_kind) as writer,
+        build_app(postgres_url, outbox_kind, policy=PARKS) as writer,
         psycopg.connect(postgres_url, autocommit=True) as gate,
-        build_lanes_app(postgres_url, outbox_kind, concurrency=4) as app,
+        build_app(postgres_url, outbox_kind, policy=PARKS, concurrency=4) as app,
     ):
         writer.migrate()
         gate.execute(STALL_SQL)
         gate.execute("SELECT pg_advisory_lock(4711)")
-        events = [Stepped(n) for n in range(3)]
+        events = [Moved(n) for n in range(3)]
         append = threading.Thread(target=writer.journal.append, args=("lane-1", events))
         append.start()
         waits = "SELECT 1 FROM pg_locks WHERE objid = 4711 AND NOT granted"
@@ -118,7 +114,7 @@ def test_an_append_that_stalls_while_others_register(postgres_url: str, outbox_k
         gate.execute("SELECT pg_advisory_unlock(4711)")
         append.join()
         app.catch_up(timeout_seconds=30)
-        assert len(check_all_applied(postgres_url, outbox_kind).applied) == len(events)
+        assert len(check_one(postgres_url, outbox_kind, complete=True).applied) == len(events)
 
 
 class Writer:
@@ -152,7 +148,7 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            with build_lanes_app(self._url, "keyed") as app, ExitStack() as stack:
+            with build_app(self._url, "keyed", policy=PARKS) as app, ExitStack() as stack:
                 connection = stack.enter_context(psycopg.connect(self._url)) if self._late else None
                 if connection is not None:
                     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -165,7 +161,7 @@ class Writer:
     def _append(self, app: App, connection: "psycopg.Connection | None") -> None:
         # A transaction that sees the past can't append to a stream to which others do.
         stream = f"{'late' if self._late else 'lane'}-{self._chance.randrange(STREAMS)}"
-        events = [Stepped(self.appended) for _ in range(self._chance.randint(1, 3))]
+        events = [Moved(self.appended) for _ in range(self._chance.randint(1, 3))]
         while True:
             try:
                 with self._began_early(connection):

@@ -4,18 +4,18 @@ And an event that ends every process that tries it: it is dead in the end, and t
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from tests.support import outbox_worker
-from tests.support.lanes import Kind, Stepped, build_lanes_app
-from tests.support.lanes_worker import Spoilt
-from tests.support.outbox import await_settled, check_all_applied, check_outbox
-from tests.support.outbox_worker import Step, patient
 from tests.support.postgres import wait_until
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import Moved, Name, build_app
+from tests.world.checks import check_one
+from tests.world.process import WorkerProcess
+from tests.world.progress import await_settled
+from tests.world.spoilt import PARKS, Spoilt, patient
+from tests.world.wanted import Step, Wanted
 
-COMMAND = ("holdfast", "run", "tests.support.lanes_worker:app")
 STREAMS = 6
 STEPS = (
     Step("before", "claim_heads", 1),
@@ -26,47 +26,45 @@ STEPS = (
 """Before and after the commits of a claim and of an application."""
 
 
-def append_some(url: str, kind: Kind, events: int) -> None:
+def append_some(url: str, kind: Name, events: int) -> None:
     """Enqueued by the appends' own transactions; no worker has run yet."""
-    with build_lanes_app(url, kind, concurrency=4) as app:
+    with build_app(url, kind, policy=PARKS, concurrency=4) as app:
         for number in range(1, events + 1):
-            app.journal.append(f"lane-{number % STREAMS}", [Stepped(number)])
+            app.journal.append(f"lane-{number % STREAMS}", [Moved(number)])
 
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
 def test_what_a_process_left_is_repaired(
     store_url: str,
-    outbox_kind: Kind,
+    outbox_kind: Name,
     spoilt: Spoilt,
     step: Step,
-    monkeypatch: pytest.MonkeyPatch,
+    outbox: Wanted,
 ) -> None:
     """The first step is tried alone, later ones with other lanes."""
-    monkeypatch.setenv(outbox_worker.DEFAULT_POLICY, "1")
+    outbox = replace(outbox, is_patient=True)
     append_some(store_url, outbox_kind, 30)
-    assert len(check_outbox(store_url, outbox_kind).with_status("pending")) == 30
+    assert len(check_one(store_url, outbox_kind).with_status("pending")) == 30
     deaths = 0
     for number in (1, 3):
         dying = Step(step.when, step.statement, number)
         print(dying)
-        with monkeypatch.context() as context:
-            context.setenv(outbox_worker.DIE, str(dying))
-            with WorkerProcess(store_url, command=COMMAND) as worker:
-                deaths += ends_before_all_is_done(worker, store_url, outbox_kind)
-        found = check_outbox(store_url, outbox_kind)
+        with WorkerProcess(replace(outbox, dies=dying)) as worker:
+            deaths += ends_before_all_is_done(worker, store_url, outbox_kind)
+        found = check_one(store_url, outbox_kind)
         if number == 1:
             _check_left(found.applied, found.with_status("processing"), step)
     assert deaths
-    with WorkerProcess(store_url, command=COMMAND) as worker:
+    with WorkerProcess(outbox) as worker:
         await_settled(store_url, outbox_kind, lambda: worker)
         # All may have been done before it: it hears signals when it has said so.
         wait_until(lambda: any("running" in line for line in worker.lines), 30, "it to begin")
         assert worker.stop() == 0, worker
-    assert len(check_all_applied(store_url, outbox_kind).applied) == 30
+    assert len(check_one(store_url, outbox_kind, complete=True).applied) == 30
 
 
 def _check_left(applied: list[int], processing: list[int], step: Step) -> None:
-    """Other hands may have come as far as the same step when the process ended."""
+    """Other executors may have come as far as the same step when the process ended."""
     match step.when, step.statement:
         case "before", "claim_heads":
             assert not applied
@@ -77,19 +75,19 @@ def _check_left(applied: list[int], processing: list[int], step: Step) -> None:
 
 
 def test_event_that_ends_its_process_dies_and_the_rest_is_applied(
-    store_url: str, outbox_kind: Kind, spoilt: Spoilt, monkeypatch: pytest.MonkeyPatch
+    store_url: str, outbox_kind: Name, spoilt: Spoilt, outbox: Wanted
 ) -> None:
-    monkeypatch.setenv(outbox_worker.DEFAULT_POLICY, "1")
+    outbox = replace(outbox, is_patient=True)
     attempts = patient().backoff.max_attempts
     assert attempts is not None
     spoilt[8] = "exit"
     append_some(store_url, outbox_kind, 30)
     deaths = 0
-    while not check_outbox(store_url, outbox_kind).is_settled:
+    while not check_one(store_url, outbox_kind).is_settled:
         assert deaths <= attempts + 1
-        with WorkerProcess(store_url, command=COMMAND) as worker:
+        with WorkerProcess(outbox) as worker:
             deaths += ends_before_all_is_done(worker, store_url, outbox_kind)
-    found = check_outbox(store_url, outbox_kind)
+    found = check_one(store_url, outbox_kind)
     assert found.with_status("dead") == [8]
     assert found.attempts[8] == attempts
     # The first death counts for the head of the lane, which may have been the event before it.
@@ -99,9 +97,9 @@ def test_event_that_ends_its_process_dies_and_the_rest_is_applied(
     assert "processing" not in found.statuses.values()
 
 
-def ends_before_all_is_done(worker: WorkerProcess, url: str, kind: Kind) -> bool:
+def ends_before_all_is_done(worker: WorkerProcess, url: str, kind: Name) -> bool:
     wait_until(
-        lambda: not worker.is_running or check_outbox(url, kind).is_settled,
+        lambda: not worker.is_running or check_one(url, kind).is_settled,
         30,
         f"the end of {worker!r}",
     )

@@ -8,15 +8,12 @@ import psycopg
 
 from holdfast import App
 from tests.support.postgres import PostgresServer
-from tests.support.worker_app import build_app
-from tests.support.worker_appender import Appender
-from tests.support.worker_checks import (
-    await_arrival,
-    await_progress,
-    check_rows,
-    read_progress,
-)
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import build_app
+from tests.world.appender import Appender
+from tests.world.checks import check_all
+from tests.world.process import WorkerProcess
+from tests.world.progress import await_arrival, await_progress, read_progress
+from tests.world.wanted import Wanted
 
 BACKLOG_EVENTS = 300
 
@@ -56,7 +53,7 @@ def disturb(url: str, disturbance: Callable[[], None], *, times: int) -> int:
     print(f"seed {seed}")
     with (
         migrated_app(url) as app,
-        WorkerProcess(url, slow_seconds=0.003, batch_events=20) as worker,
+        WorkerProcess(Wanted(url, slow_seconds=0.003, batch_events=20)) as worker,
         ExitStack() as stack,
     ):
         appenders = [
@@ -67,13 +64,13 @@ def disturb(url: str, disturbance: Callable[[], None], *, times: int) -> int:
         for _ in range(times):
             await_progress(url)
             disturbance()
-            check_rows(url)
+            check_all(url)
         await_progress(url)
         stack.close()
         await_arrival(url)
         journal = [event.id for event in app.journal.read_raw()]
         assert worker.stop() == 0, worker
-    checked = check_rows(url, complete=True)
+    checked = check_all(url, complete=True)
     failures = sum(appender.failures for appender in appenders)
     print(f"{times} times, {failures} appends failed and were repeated; {checked}")
     assert sorted(journal) == sorted(id_ for one in appenders for id_ in one.acknowledged)

@@ -9,10 +9,12 @@ import pytest
 
 from holdfast import App
 from tests.support.postgres import wait_until
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_appender import Appender
-from tests.support.worker_checks import await_arrival, await_progress, check_rows, read_progress
-from tests.support.worker_process import ChildProcess, WorkerProcess
+from tests.world.app import Moved, build_app
+from tests.world.appender import Appender
+from tests.world.checks import check_all
+from tests.world.process import ChildProcess, WorkerProcess
+from tests.world.progress import await_arrival, await_progress, read_progress
+from tests.world.wanted import Wanted
 
 SHARDS = 4
 BACKLOG_EVENTS = 150
@@ -39,7 +41,7 @@ def test_processes_share_shards_evenly_and_take_over(store_url: str) -> None:
         app.journal.append("account-1", [Moved(1)])
 
         def start() -> WorkerProcess:
-            return started.enter_context(WorkerProcess(store_url, shards=SHARDS))
+            return started.enter_context(WorkerProcess(Wanted(store_url, shards=SHARDS)))
 
         first = start()
         await_spread(app, [4], first)
@@ -55,7 +57,7 @@ def test_processes_share_shards_evenly_and_take_over(store_url: str) -> None:
             app.journal.append(f"account-{number}", [Moved(number)])
         await_arrival(store_url)
         assert first.stop() == 0, first
-        check_rows(store_url, complete=True)
+        check_all(store_url, complete=True)
 
 
 def test_number_of_shards_changed_while_everybody_is_killed(store_url: str) -> None:
@@ -73,8 +75,10 @@ def change_shards(url: str, *, changes: int) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
 
+    wanted = Wanted(url, batch_events=7, shards=SHARDS, slow_seconds=0.005)
+
     def worker() -> WorkerProcess:
-        return WorkerProcess(url, batch_events=7, shards=SHARDS, slow_seconds=0.005)
+        return WorkerProcess(wanted)
 
     with build_app(url, shards=SHARDS) as app, ExitStack() as started:
         app.migrate()
@@ -88,9 +92,8 @@ def change_shards(url: str, *, changes: int) -> None:
                 commands = [
                     started.enter_context(
                         WorkerProcess(
-                            url,
-                            *("tests.support.worker:app", name, "--to", str(to), "--by", "test"),
-                            shards=SHARDS,
+                            wanted,
+                            *("tests.world.worker:app", name, "--to", str(to), "--by", "test"),
                             command=("holdfast", "reshard"),
                         )
                     )
@@ -107,12 +110,12 @@ def change_shards(url: str, *, changes: int) -> None:
                     victim.kill()
                     workers.append(started.enter_context(worker()))
                 assert {command.wait(60) for command in commands} <= {0, -9}, commands
-                check_rows(url)
+                check_all(url)
         await_arrival(url)
         for name in PROJECTIONS:
             app.reshard(name, shards=2, by="test", timeout_seconds=60)
         assert [worker.stop() for worker in workers] == [0, 0], workers
         app.catch_up()
-        check_rows(url, complete=True)
+        check_all(url, complete=True)
         assert len(app.status()) == 2 + 2 + 1
         assert sorted(e.id for e in app.journal.read_raw()) == sorted(appender.acknowledged)

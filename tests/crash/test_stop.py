@@ -10,15 +10,12 @@ import pytest
 from holdfast.runtime.limits import LIMITS
 from tests.contracts.samples import fetch
 from tests.support.postgres import wait_until
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_appender import Appender
-from tests.support.worker_checks import (
-    await_arrival,
-    await_progress,
-    check_rows,
-    read_progress,
-)
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import Moved, build_app, reached
+from tests.world.appender import Appender
+from tests.world.checks import check_all
+from tests.world.process import WorkerProcess
+from tests.world.progress import await_arrival, await_progress, read_progress
+from tests.world.wanted import Wanted
 
 BACKLOG_EVENTS = 150
 
@@ -35,18 +32,18 @@ def test_worker_stopped_at_random_moments(store_url: str) -> None:
             app, seed=seed, may_append=lambda: read_progress(store_url).backlog < BACKLOG_EVENTS
         ) as appender:
             for turn in range(6):
-                with WorkerProcess(store_url, slow_seconds=0.01, batch_events=7) as worker:
+                with WorkerProcess(Wanted(store_url, slow_seconds=0.01, batch_events=7)) as worker:
                     await_progress(store_url)
                     time.sleep(chance.uniform(0, 0.1))  # Any moment may be the wrong one.
                     asked_at = time.monotonic()
                     worker.send(signal.SIGINT if turn % 2 else signal.SIGTERM)
                     assert worker.wait() == 0, worker
                     slowest = max(slowest, time.monotonic() - asked_at)
-                check_rows(store_url)
+                check_all(store_url)
                 assert {status.state for status in app.status()} == {"stopped"}
                 assert {status.leader for status in app.status()} == {None}
         app.catch_up(timeout_seconds=60)
-        checked = check_rows(store_url, complete=True)
+        checked = check_all(store_url, complete=True)
         journal = [event.id for event in app.journal.read_raw()]
     print(f"the slowest stop took {slowest:.2f} s; {checked}")
     assert sorted(journal) == sorted(appender.acknowledged)
@@ -60,14 +57,14 @@ def test_worker_stopped_while_it_starts(store_url: str) -> None:
     with build_app(store_url) as app:
         app.journal.append("account-1", [Moved(1)] * 10)
         for _ in range(6):
-            with WorkerProcess(store_url) as worker:
+            with WorkerProcess(Wanted(store_url)) as worker:
                 worker.wait_until_said("Loaded")
                 time.sleep(chance.uniform(0, 0.1))
                 worker.send(signal.SIGTERM)
                 assert worker.wait() in (0, -signal.SIGTERM), worker
-        check_rows(store_url)
+        check_all(store_url)
         app.catch_up(timeout_seconds=60)
-        check_rows(store_url, complete=True)
+        check_all(store_url, complete=True)
 
 
 def test_a_handler_that_hangs_does_not_prevent_the_stop(store_url: str, tmp_path: Path) -> None:
@@ -76,8 +73,8 @@ def test_a_handler_that_hangs_does_not_prevent_the_stop(store_url: str, tmp_path
     with build_app(store_url) as app:
         app.migrate()
         app.journal.append("account-1", [Moved(1), Moved(2, hold=str(hold)), Moved(3)])
-        with WorkerProcess(store_url, "--stop-seconds", "0.5") as worker:
-            wait_until(hold.with_suffix(".reached").exists, 30, "the handler to hang")
+        with WorkerProcess(Wanted(store_url), "--stop-seconds", "0.5") as worker:
+            wait_until(reached(hold, worker.pid).exists, 30, "the handler to hang")
             assert worker.stop() == 1, worker
         # On SQLite it keeps the other projection waiting too, for there is one writer.
         (told,) = [line for line in worker.lines if "did not stop in 0.5 s" in line]
@@ -85,12 +82,12 @@ def test_a_handler_that_hangs_does_not_prevent_the_stop(store_url: str, tmp_path
         if store_url.startswith("postgresql"):  # On SQLite the handler holds the file.
             sql = "SELECT state FROM holdfast_checkpoint WHERE projection = 'ledger'"
             assert fetch(app, sql) == [("stopped",)], "it counts as a death"
-        check_rows(store_url)
+        check_all(store_url)
         hold.unlink()
-        with WorkerProcess(store_url) as next_one:
+        with WorkerProcess(Wanted(store_url)) as next_one:
             await_arrival(store_url)
             assert next_one.stop() == 0, next_one
-    check_rows(store_url, complete=True)
+    check_all(store_url, complete=True)
 
 
 @pytest.mark.parametrize("signals", [1, 2])
@@ -100,15 +97,13 @@ def test_a_handler_that_hangs_at_every_stop_is_not_to_blame(
     """Whether the time to stop runs out, or somebody is too impatient to wait for it."""
     hold = tmp_path / "hold"
     hold.touch()
-    reached = hold.with_suffix(".reached")
     with build_app(store_url) as app:
         app.migrate()
         app.journal.append("account-1", [Moved(1), Moved(2, hold=str(hold)), Moved(3)])
         for _ in range(LIMITS.unclean_ends + LIMITS.marked_deaths):
-            reached.unlink(missing_ok=True)
             seconds = "0.1" if signals == 1 else "600"
-            with WorkerProcess(store_url, "--stop-seconds", seconds) as worker:
-                wait_until(reached.exists, 30, "the handler to hang")
+            with WorkerProcess(Wanted(store_url), "--stop-seconds", seconds) as worker:
+                wait_until(reached(hold, worker.pid).exists, 30, "the handler to hang")
                 worker.send(signal.SIGTERM)
                 if signals == 2:
                     wait_until(lambda w=worker: any("stopping" in x for x in w.lines), 30, "it")  # type: ignore[misc]
@@ -116,7 +111,7 @@ def test_a_handler_that_hangs_at_every_stop_is_not_to_blame(
                 assert worker.wait() == (1 if signals == 1 else 128 + signal.SIGTERM), worker
         hold.unlink()
         app.catch_up(timeout_seconds=60)
-    check_rows(store_url, complete=True)
+    check_all(store_url, complete=True)
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
@@ -128,12 +123,12 @@ def test_a_second_signal_ends_it_at_once(
     with build_app(store_url) as app:
         app.migrate()
         app.journal.append("account-1", [Moved(1), Moved(2, hold=str(hold)), Moved(3)])
-        with WorkerProcess(store_url, "--stop-seconds", "600") as worker:
-            wait_until(hold.with_suffix(".reached").exists, 30, "the handler to hang")
+        with WorkerProcess(Wanted(store_url), "--stop-seconds", "600") as worker:
+            wait_until(reached(hold, worker.pid).exists, 30, "the handler to hang")
             worker.send(first)
             wait_until(lambda: any("stopping" in line for line in worker.lines), 30, "the stop")
             worker.send(signal.SIGTERM)
             assert worker.wait() == 128 + signal.SIGTERM, worker
         hold.unlink()
         app.catch_up(timeout_seconds=60)
-    check_rows(store_url, complete=True)
+    check_all(store_url, complete=True)

@@ -16,10 +16,12 @@ import pytest
 from holdfast import App
 from holdfast.runtime.limits import LIMITS
 from tests.support.postgres import wait_until
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_checks import PROJECTIONS, await_arrival, check_rows
-from tests.support.worker_gate import at_commit, waiting_for_lock
-from tests.support.worker_process import WorkerProcess
+from tests.world.app import PROJECTIONS, Moved, build_app, reached
+from tests.world.checks import check_all
+from tests.world.gate import at_commit, waiting_for_lock
+from tests.world.process import WorkerProcess
+from tests.world.progress import await_arrival
+from tests.world.wanted import Wanted
 
 Start = Callable[[], WorkerProcess]
 
@@ -42,7 +44,7 @@ def postgres_app(postgres_url: str) -> Iterator[App]:
 def start(store_url: str) -> Iterator[Start]:
     """Starts workers, and ends them with the test."""
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(WorkerProcess(store_url))
+        yield lambda: stack.enter_context(WorkerProcess(Wanted(store_url)))
 
 
 def test_standby_takes_over_from_a_killed_leader(app: App, store_url: str, start: Start) -> None:
@@ -58,7 +60,7 @@ def test_standby_takes_over_from_a_killed_leader(app: App, store_url: str, start
     append(app, 20)
     await_arrival(store_url)
     assert standby.stop() == 0, standby
-    check_rows(store_url, complete=True)
+    check_all(store_url, complete=True)
     assert not leader.said("LeaseLost")
 
 
@@ -73,7 +75,7 @@ def test_standby_takes_over_from_a_leader_that_stops(
     print(f"taken over {time.monotonic() - stopped_at:.2f} s after SIGTERM")
     await_arrival(store_url)
     assert standby.stop() == 0, standby
-    check_rows(store_url, complete=True)
+    check_all(store_url, complete=True)
 
 
 def test_frozen_leader_is_deposed_and_fenced(app: App, store_url: str, start: Start) -> None:
@@ -84,7 +86,7 @@ def test_frozen_leader_is_deposed_and_fenced(app: App, store_url: str, start: St
     append(app, 5)
     time.sleep(3 * LIMITS.standby_seconds)  # That nothing happens can't be awaited.
     assert leaders(app) == dict.fromkeys(PROJECTIONS, frozen.pid)
-    assert check_rows(store_url).positions == dict.fromkeys(PROJECTIONS, 20)
+    assert check_all(store_url).positions == dict.fromkeys(PROJECTIONS, 20)
 
     depose(app)
     await_leader(app, standby)
@@ -98,17 +100,17 @@ def test_leader_frozen_inside_a_transaction_is_deposed(
 ) -> None:
     app, hold = postgres_app, tmp_path / "hold"
     hold.touch()
-    with WorkerProcess(postgres_url) as frozen:
+    with WorkerProcess(Wanted(postgres_url)) as frozen:
         lead(frozen)
         append(app, 3)
         await_arrival(postgres_url)
         app.journal.append("account-0", [Moved(1), Moved(1, hold=str(hold)), Moved(1)])
-        wait_until(hold.with_suffix(".reached").exists, 30, "the handler to be inside")
+        wait_until(reached(hold, frozen.pid).exists, 30, "the handler to be inside")
         frozen.freeze()
         hold.unlink()
 
         depose(app)
-        with WorkerProcess(postgres_url) as standby:
+        with WorkerProcess(Wanted(postgres_url)) as standby:
             await_leader(app, standby)
             await_arrival(postgres_url)
             stays_fenced(app, postgres_url, frozen=frozen, leader=standby)
@@ -121,17 +123,17 @@ def test_leader_killed_while_its_statement_runs(
     """The server goes on with a dead client's statement, and its rows stay locked meanwhile."""
     app, long = postgres_app, tmp_path / "long"
     long.touch()
-    with WorkerProcess(postgres_url) as killed:
+    with WorkerProcess(Wanted(postgres_url)) as killed:
         lead(killed)
         app.journal.append("account-0", [Moved(1), Moved(2, query=str(long)), Moved(3)])
         wait_until(lambda: sleeping(postgres_url) == 1, 30, "the statement to run")
         long.unlink()
         killed.kill()
-    with WorkerProcess(postgres_url) as successor:
+    with WorkerProcess(Wanted(postgres_url)) as successor:
         await_leader(app, successor)
         await_arrival(postgres_url)
         assert successor.stop() == 0, successor
-    check_rows(postgres_url, complete=True)
+    check_all(postgres_url, complete=True)
 
 
 def test_leader_frozen_while_its_commit_is_on_the_way_is_deposed(
@@ -140,7 +142,7 @@ def test_leader_frozen_while_its_commit_is_on_the_way_is_deposed(
     """The server is inside the COMMIT and holds the checkpoint's row; the client hears nothing."""
     app = postgres_app
     with (
-        WorkerProcess(postgres_url) as frozen,
+        WorkerProcess(Wanted(postgres_url)) as frozen,
         psycopg.connect(postgres_url, autocommit=True) as gate,
     ):
         lead(frozen)
@@ -155,7 +157,7 @@ def test_leader_frozen_while_its_commit_is_on_the_way_is_deposed(
         frozen.freeze()
         depose(app)
         gate.execute("SELECT pg_advisory_unlock(4711)")
-        with WorkerProcess(postgres_url) as standby:
+        with WorkerProcess(Wanted(postgres_url)) as standby:
             await_leader(app, standby)
             await_arrival(postgres_url)
             stays_fenced(app, postgres_url, frozen=frozen, leader=standby)
@@ -213,7 +215,7 @@ def depose(app: App) -> None:
 
 def stays_fenced(app: App, url: str, *, frozen: WorkerProcess, leader: WorkerProcess) -> None:
     """Wakes a deposed leader and sees it change nothing."""
-    epochs = check_rows(url, complete=True).epochs
+    epochs = check_all(url, complete=True).epochs
     lines = len(frozen.lines)
     append(app, 4)
     frozen.wake()
@@ -229,7 +231,7 @@ def stays_fenced(app: App, url: str, *, frozen: WorkerProcess, leader: WorkerPro
     append(app, 4)
     await_arrival(url)
     assert leaders(app) == dict.fromkeys(PROJECTIONS, leader.pid)
-    assert check_rows(url, complete=True).epochs == epochs
+    assert check_all(url, complete=True).epochs == epochs
     assert not any(line.startswith("Committed") for line in frozen.lines[lines:])
 
 
@@ -240,4 +242,4 @@ def is_healthy_standby(app: App, url: str, *, woken: WorkerProcess, leader: Work
     append(app, 4)
     await_arrival(url)
     assert woken.stop() == 0, woken
-    check_rows(url, complete=True)
+    check_all(url, complete=True)

@@ -15,10 +15,10 @@ import pytest
 from holdfast import Event
 from holdfast.runtime.signals import LeaseLost, Signal
 from tests.support.postgres import wait_until
-from tests.support.worker_app import Moved, build_app
-from tests.support.worker_checks import await_arrival, check_rows
-from tests.support.worker_gate import waiting_for_lock
-from tests.support.worker_lease import lose_leases
+from tests.world.app import Moved, build_app
+from tests.world.checks import check_all
+from tests.world.gate import lose_leases, waiting_for_lock
+from tests.world.progress import await_arrival
 
 
 class Stop:
@@ -67,13 +67,13 @@ def test_a_fold_whose_lease_is_lost_changes_nothing(store_url: str, position: in
         assert lose_leases(store_url) > 0
         with other.running():
             await_arrival(store_url)
-            epoch = check_rows(store_url, complete=True).epochs["totals"]
+            epoch = check_all(store_url, complete=True).epochs["totals"]
             stop.let_go()
             wait_until(lambda: was_fenced(signals, "totals"), 30, "it to be fenced")
-            assert check_rows(store_url, complete=True).epochs["totals"] == epoch
+            assert check_all(store_url, complete=True).epochs["totals"] == epoch
             other.journal.append("account-1", [Moved(4)] * 3)
             await_arrival(store_url)
-            check_rows(store_url, complete=True)
+            check_all(store_url, complete=True)
 
 
 def test_a_handler_whose_lease_is_lost_changes_nothing(postgres_url: str) -> None:
@@ -83,10 +83,10 @@ def test_a_handler_whose_lease_is_lost_changes_nothing(postgres_url: str) -> Non
         assert lose_leases(postgres_url) > 0
         with other.running():
             await_arrival(postgres_url)
-            epoch = check_rows(postgres_url, complete=True).epochs["ledger"]
+            epoch = check_all(postgres_url, complete=True).epochs["ledger"]
             stop.let_go()
             wait_until(lambda: was_fenced(signals, "ledger"), 30, "it to be fenced")
-            assert check_rows(postgres_url, complete=True).epochs["ledger"] == epoch
+            assert check_all(postgres_url, complete=True).epochs["ledger"] == epoch
 
 
 def test_a_handler_that_has_written_is_fenced_before_the_other_goes_on(postgres_url: str) -> None:
@@ -103,4 +103,4 @@ def test_a_handler_that_has_written_is_fenced_before_the_other_goes_on(postgres_
             stop.let_go()
             wait_until(lambda: was_fenced(signals, "ledger"), 30, "it to be fenced")
             await_arrival(postgres_url)
-            check_rows(postgres_url, complete=True)
+            check_all(postgres_url, complete=True)

@@ -44,9 +44,8 @@ MODULES = (
     "holdfast.sql.sqlite.database",
     "rich.console",
     "rich.table",
-    "tests.support.accounts",
-    "tests.support.lanes",
-    "tests.support.worker_app",
+    "tests.world.process",
+    "tests.world.spoilt",
 )
 """Imported beforehand. Nothing happens when they are, and nothing that a test replaces is there."""
 

@@ -21,7 +21,7 @@ from tests.contracts.samples import fetch
 from tests.support.limits import set_limits
 from tests.support.memory import peak_bytes
 
-EVENTS = 9_000
+EVENTS = 4_000
 TEXT = "x" * 1_000
 
 
@@ -59,6 +59,7 @@ class Sets(SqlProjection):
 
 def test_an_event_that_failed_does_not_keep_those_behind_it() -> None:
     with App("sqlite:///:memory:") as app:
+        set_limits(app, chunk_events=200)
         app.projection(policy=Policy(on_error=Skip()))(Counts)
         append(app, "a", "b")
         assert peak_bytes(app.catch_up) < EVENTS * len(TEXT) / 2
@@ -67,7 +68,7 @@ def test_an_event_that_failed_does_not_keep_those_behind_it() -> None:
 @pytest.mark.parametrize("projection", [Counts, Lines, Sets])
 def test_what_waits_behind_an_event_is_not_kept_either(projection: type) -> None:
     with App("sqlite:///:memory:") as app:
-        set_limits(app, fold_bytes=2**20, batch_bytes=2**20)
+        set_limits(app, chunk_events=200, fold_bytes=2**18, batch_bytes=2**18)
         app.projection(policy=Policy(on_error=Park()))(projection)
         append(app, "a", "a")
         assert peak_bytes(app.catch_up) < EVENTS * len(TEXT) / 2
@@ -76,7 +77,7 @@ def test_what_waits_behind_an_event_is_not_kept_either(projection: type) -> None
 
 def test_metadata_counts_as_payloads_do() -> None:
     with App("sqlite:///:memory:") as app:
-        set_limits(app, batch_bytes=2**20)
+        set_limits(app, chunk_events=200, batch_bytes=2**18)
         app.projection(Lines)
         for _ in range(0, EVENTS, 1_000):
             app.journal.append("a", [Noted("x")] * 1_000, metadata={"text": TEXT})

@@ -16,6 +16,7 @@ from holdfast import (
     Event,
     Park,
     Policy,
+    Poll,
     Projection,
     ProjectionFaulted,
     QueueSelection,
@@ -38,6 +39,8 @@ from tests.support.limits import set_limits
 
 STREAMS = 7
 EVENTS = 60
+QUICK = Poll(interval_seconds=0.001)
+"""A batch that ends before its time is followed by a pause."""
 
 
 @dataclass
@@ -73,8 +76,8 @@ class Log(Projection):
 @pytest.fixture
 def app() -> Iterator[App]:
     with App("sqlite:///:memory:") as app:
-        app.projection(Sums)
-        app.projection(Log)
+        app.projection(poll=QUICK)(Sums)
+        app.projection(poll=QUICK)(Log)
         yield app
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import DELETE, App, Event, NewEvent, TableProjection, on
+from holdfast import DELETE, App, Event, NewEvent, Poll, TableProjection, on
 from holdfast.runtime.engines.fold import TableEngine
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.transaction import Transaction
@@ -50,8 +50,8 @@ class ByName(ByStream):
 @pytest.fixture
 def app() -> Iterator[App]:
     with App("sqlite:///:memory:") as app:
-        app.projection(ByStream)
-        app.projection(ByName)
+        for kind in (ByStream, ByName):
+            app.projection(poll=Poll(interval_seconds=0.001))(kind)
         yield app
 
 

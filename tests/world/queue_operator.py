@@ -1,25 +1,24 @@
-"""People at the queue, in a process that may be killed: `python -m tests.support.lanes_operator`.
+"""An operator in a process that may be killed: `python -m tests.world.queue_operator`.
 
 Requeues, retries and resolves at random, without a pause, and says what it has done.
 """
 
-import os
 import random
 import threading
 import time
-from typing import cast
 
 from holdfast import QueueSelection, StoreUnavailable
-from tests.support.lanes import KIND, Kind, build_lanes_app
-from tests.support.outbox_worker import concurrency
-from tests.support.worker import URL, die_with_parent, say
+from tests.world.app import build_app
+from tests.world.speech import die_with_parent, say
+from tests.world.wanted import wanted_here
 
 
 def main() -> None:
     threading.Thread(target=die_with_parent, daemon=True).start()
     chance = random.Random()
-    kind = cast(Kind, os.environ[KIND])
-    with build_lanes_app(os.environ[URL], kind, concurrency=concurrency()) as app:
+    wanted = wanted_here()
+    assert wanted is not None
+    with build_app(wanted.url, *wanted.projections, concurrency=wanted.concurrency) as app:
         queue = app.queue
         say("Ready")
         while True:

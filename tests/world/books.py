@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tests.support.accounts import account, record
+from tests.world.topic import account, record
 
 FLUSH_SECONDS = 60.0
 

@@ -1,9 +1,8 @@
 """Appends events all the time, through every failure, and keeps account of what was acknowledged.
 
-Also a process, `python -m tests.support.worker_appender`, that says of each append how it went.
+Also a process, `python -m tests.world.appender`, that says of each append how it went.
 """
 
-import os
 import random
 import threading
 import time
@@ -12,8 +11,9 @@ from typing import Self
 from uuid import UUID, uuid4
 
 from holdfast import App, NewEvent, StoreUnavailable
-from tests.support.worker import URL, say
-from tests.support.worker_app import Moved, build_app
+from tests.world.app import Moved, build_app
+from tests.world.speech import say
+from tests.world.wanted import wanted_here
 
 STREAMS = 7
 
@@ -81,7 +81,9 @@ def random_append(chance: random.Random) -> tuple[str, list[NewEvent]]:
 
 
 def main() -> None:
-    app = build_app(os.environ[URL])
+    wanted = wanted_here()
+    assert wanted is not None
+    app = build_app(wanted.url)
     chance = random.Random()
     while True:
         stream, events = random_append(chance)

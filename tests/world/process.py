@@ -6,10 +6,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from holdfast.runtime.limits import LIMITS
-from tests.support import worker
 from tests.support.postgres import wait_until
 from tests.support.processes import ROOT, Process
+from tests.world.topic import History
+from tests.world.wanted import Topic, Wanted
+
+RUN = ("holdfast", "run", "tests.world.worker:app")
+OPERATOR = ("tests.world.queue_operator",)
+APPENDER = ("tests.world.appender",)
 
 START_SECONDS = 30.0
 STOP_SECONDS = 60.0
@@ -84,14 +88,14 @@ class ChildProcess:
         return code
 
     def times_said(self, start: str) -> int:
-        """How many lines begin with `start` so far."""
+        """How many lines begin with `start`, until now."""
         return sum(line.startswith(start) for line in list(self.lines))
 
     def said(self, start: str, *, times: int = 1) -> bool:
         return self.times_said(start) >= times
 
     def wait_until_said(self, start: str, *, times: int = 1) -> None:
-        """Returns when so many lines begin with `start`; fails at once if the process ends."""
+        """Returns when a line begins with `start`; fails at once if the process ends."""
         wait_until(
             lambda: self.said(start, times=times) or not self.is_running,
             START_SECONDS,
@@ -107,27 +111,21 @@ class ChildProcess:
 
 
 class WorkerProcess(ChildProcess):
-    """`holdfast run` in a process of its own."""
+    """`holdfast run`, or another command, with what a test wants of it."""
 
-    def __init__(
-        self,
-        url: str,
-        *options: str,
-        slow_seconds: float = 0.0,
-        batch_events: int = LIMITS.batch_events,
-        writes: bool = False,
-        shards: int = 1,
-        max_failures: int = 0,
-        command: Sequence[str] = ("holdfast", "run", "tests.support.worker:app"),
-    ) -> None:
-        super().__init__(
-            [*command, *options],
-            {
-                worker.URL: url,
-                worker.SLOW_SECONDS: str(slow_seconds),
-                worker.BATCH_EVENTS: str(batch_events),
-                worker.MAX_FAILURES: str(max_failures),
-                worker.SHARDS: str(shards),
-                **({worker.WRITES: "yes"} if writes else {}),
-            },
-        )
+    def __init__(self, wanted: Wanted, *options: str, command: Sequence[str] = RUN) -> None:
+        super().__init__([*command, *options], wanted.to_environment())
+
+
+class Producer(ChildProcess):
+    """Produces a share of a history, as far as it is allowed to."""
+
+    def __init__(self, topic: Topic, history: History, *, share: int, shares: int) -> None:
+        numbers = (history.events, history.accounts, share, shares)
+        arguments = ("tests.world.producer", topic.bootstrap, topic.name, *map(str, numbers))
+        super().__init__(arguments, {})
+
+    def allow(self, until: int) -> None:
+        """It may go on up to this number of the history."""
+        self._process.stdin.write(f"{until}\n".encode())
+        self._process.stdin.flush()

@@ -1,6 +1,6 @@
 """Produces the events of accounts, as a process that may be killed at any time.
 
-`python -m tests.support.accounts_producer BOOTSTRAP TOPIC EVENTS ACCOUNTS SHARE SHARES` produces
+`python -m tests.world.producer BOOTSTRAP TOPIC EVENTS ACCOUNTS SHARE SHARES` produces
 the history's events of its share of the accounts. It begins after what the topic has, and goes on
 up to the number that it is told last on its standard input. One event in twenty comes again.
 """
@@ -13,15 +13,14 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.support.accounts import History, record
-from tests.support.speech import say
+from tests.world.speech import say
+from tests.world.topic import QUERY_SECONDS, History, record
 
 AGAIN = 0.05
 """The share of the events that come again."""
 LATELY = 5
-"""One of so many last versions comes again."""
+"""The event that comes again is among this number of last versions."""
 BURST_EVENTS = 20
-QUERY_SECONDS = 30.0
 
 
 class Allowance:
