@@ -278,7 +278,7 @@ def _to(position: int, *, events: int = 1) -> Advance:
     return Advance(
         position=position,
         events=events,
-        last_event_id=uuid4(),
+        last_event_id=str(uuid4()),
         last_event_type="Counted",
         at=NOW,
         events_per_second=12.5,

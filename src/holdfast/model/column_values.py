@@ -51,12 +51,12 @@ def _str(value: Any) -> str:
         raise TypeError(f"expected str, got {type(value).__name__}")
     if "\0" in value:
         raise ValueError("text with a NUL character can't be stored")
-    if not _is_unicode(value):
+    if not is_unicode(value):
         raise ValueError("text that is not valid Unicode can't be stored")
     return str.__str__(value)  # A plain str, even for an enum of strings.
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """Whether a text has no half of a surrogate pair."""
     if text.isascii():
         return True
@@ -151,38 +151,6 @@ def _jsonb_rank(key: Any) -> tuple[int, bytes]:
 _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 """The escape of a NUL, but not an escaped backslash before u0000."""
 
-
-def _are(cls: type) -> Callable[[Sequence[Any]], bool]:
-    return lambda values: set(map(type, values)) <= {cls}
-
-
-def _are_ints(values: Sequence[Any]) -> bool:
-    if set(map(type, values)) != {int}:
-        return False
-    return bool(min(values) >= MIN_INT and max(values) <= MAX_INT)
-
-
-def _are_texts(values: Sequence[Any]) -> bool:
-    if set(map(type, values)) != {str}:
-        return False
-    text = "".join(values)
-    return "\0" not in text and _is_unicode(text)
-
-
-def _are_moments(values: Sequence[Any]) -> bool:
-    return set(map(type, values)) == {datetime} and {value.tzinfo for value in values} == {UTC}
-
-
-BULK_CHECKS: dict[ColumnKind, Callable[[Sequence[Any]], bool]] = {
-    "str": _are_texts,
-    "int": _are_ints,
-    "bool": _are(bool),
-    "date": _are(date),
-    "datetime": _are_moments,
-    "UUID": _are(UUID),
-    "bytes": _are(bytes),
-}
-"""Whether all values would pass their check unchanged; far quicker than checking each."""
 
 CHECKS: dict[ColumnKind, Callable[[Any], Any]] = {
     "str": _str,

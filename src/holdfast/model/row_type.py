@@ -9,16 +9,20 @@ import types
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any
+from uuid import UUID
 
 from holdfast.errors import ConfigError
 from holdfast.model.column_values import (
-    BULK_CHECKS,
     CHECK_ERRORS,
     CHECKS,
     KINDS,
+    MAX_INT,
+    MIN_INT,
     ColumnKind,
     decimal_key,
+    is_unicode,
     json_checks,
 )
 from holdfast.model.lane import UNKNOWN
@@ -281,3 +285,36 @@ def _kind_of(annotation: Any) -> ColumnKind | None:
 
 def _or_none(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else check(value)
+
+
+def _are(cls: type) -> Callable[[Sequence[Any]], bool]:
+    return lambda values: set(map(type, values)) <= {cls}
+
+
+def _are_ints(values: Sequence[Any]) -> bool:
+    if set(map(type, values)) != {int}:
+        return False
+    return bool(min(values) >= MIN_INT and max(values) <= MAX_INT)
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    if set(map(type, values)) != {str}:
+        return False
+    text = "".join(values)
+    return "\0" not in text and is_unicode(text)
+
+
+def _are_moments(values: Sequence[Any]) -> bool:
+    return set(map(type, values)) == {datetime} and {value.tzinfo for value in values} == {UTC}
+
+
+BULK_CHECKS: dict[ColumnKind, Callable[[Sequence[Any]], bool]] = {
+    "str": _are_texts,
+    "int": _are_ints,
+    "bool": _are(bool),
+    "date": _are(date),
+    "datetime": _are_moments,
+    "UUID": _are(UUID),
+    "bytes": _are(bytes),
+}
+"""Whether all values would pass their check unchanged; far quicker than checking each."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from holdfast.runtime.store.ranges import EventRange
 from holdfast.sql.database import Connection
-from holdfast.sql.values import uuid
 
 
 def next_events(connection: Connection, after: int, limit: int) -> EventRange:
@@ -21,6 +20,4 @@ def _found(connection: Connection, query: str, after: int, **limits: int) -> Eve
     ((events, through, event_id, event_type),) = connection.run(query, {"after": after, **limits})
     if not events:
         return EventRange(after, after, 0, None)
-    id_ = uuid(event_id)
-    assert id_ is not None
-    return EventRange(after, through, events, (id_, event_type))
+    return EventRange(after, through, events, (str(event_id), event_type))

@@ -154,7 +154,7 @@ class Leadership:
         return Advance(
             position=self.checkpoint.position if last is None else last.position,
             events=applied,
-            last_event_id=last.id if last else None,
+            last_event_id=last.id_text if last else None,
             last_event_type=last.type if last else None,
             at=self.clock.now(),
             events_per_second=self._rate.after(applied),

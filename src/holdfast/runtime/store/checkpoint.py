@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
-from uuid import UUID
 
 State = Literal["running", "stopped", "faulted"]
 
@@ -41,7 +40,7 @@ class Advance:
 
     position: int
     events: int
-    last_event_id: UUID | None
+    last_event_id: str | None
     last_event_type: str | None
     at: datetime
     events_per_second: float

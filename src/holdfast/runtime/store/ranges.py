@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
-from uuid import UUID
 
 from holdfast.model.event import RawEvent
 from holdfast.runtime.store.checkpoint import Checkpoint
@@ -23,7 +22,7 @@ class EventRange:
     after: int
     through: int
     events: int
-    last: tuple[UUID, str] | None
+    last: tuple[str, str] | None
     held: bool = False
 
 
