@@ -41,18 +41,20 @@ TEXTS: dict[type, tuple[int, str]] = {
 
 def log_signal(signal: Signal) -> None:
     """Logs one signal, with its fields under `extra`."""
-    match signal:
-        case Faulted():
-            logger.error(
-                "projection faulted: %s",
-                _loggable(fault_message(signal.projection, signal.fault)),
-                extra={"holdfast": {"projection": signal.projection, "feed": signal.feed}},
-            )
-            stacktrace = _loggable(signal.fault.error_stacktrace)
-            logger.debug("projection faulted, traceback: %s", stacktrace)
-        case _:
-            level, text = TEXTS[type(signal)]
-            _log(level, text, signal)
+    if isinstance(signal, Faulted):
+        logger.error(
+            "projection faulted: %s",
+            _loggable(fault_message(signal.projection, signal.fault)),
+            extra={"holdfast": {"projection": signal.projection, "feed": signal.feed}},
+        )
+        stacktrace = _loggable(signal.fault.error_stacktrace)
+        logger.debug("projection faulted, traceback: %s", stacktrace)
+        return
+    level, text = TEXTS[type(signal)]
+    if logger.isEnabledFor(level):
+        fields = {name: _loggable(getattr(signal, name)) for name in signal.__dataclass_fields__}
+        shown = " ".join(f"{key}={value}" for key, value in fields.items())
+        logger.log(level, "%s: %s", text, shown, extra={"holdfast": fields})
 
 
 def guarded(listener: Listener) -> Listener:
@@ -67,13 +69,6 @@ def guarded(listener: Listener) -> Listener:
             logger.error("a listener failed", exc_info=error)
 
     return listen
-
-
-def _log(level: int, text: str, signal: Signal) -> None:
-    if logger.isEnabledFor(level):
-        fields = {name: _loggable(getattr(signal, name)) for name in signal.__dataclass_fields__}
-        shown = " ".join(f"{key}={value}" for key, value in fields.items())
-        logger.log(level, "%s: %s", text, shown, extra={"holdfast": fields})
 
 
 def _loggable(value: Any) -> Any:

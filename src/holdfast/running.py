@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from holdfast.runtime.run.supervisor import Supervisor
@@ -40,12 +39,7 @@ class Running:
         self._supervisor.start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._supervisor is not None:  # None in a child that was forked inside the block.
             self._supervisor.stop()
             self._supervisor.join(STOP_SECONDS)
@@ -53,13 +47,8 @@ class Running:
     async def __aenter__(self) -> Self:
         return await in_thread(self.__enter__)
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await in_thread(self.__exit__, exc_type, exc, traceback)
+    async def __aexit__(self, *exc: object) -> None:
+        await in_thread(self.__exit__, *exc)
 
     def _forked(self) -> None:
         """In a forked child no projection runs."""

@@ -66,12 +66,8 @@ def _loss(value: Any, back: Any, path: str, numbers_only: bool) -> str | None:
         names = _fields(cls)
         if extra := getattr(back, "__pydantic_extra__", None):
             names = (*names, *extra)
-        for name in names:
-            item, item_back = getattr(value, name, None), getattr(back, name, None)
-            if item is not item_back:
-                lost = _loss(item, item_back, f"{path}.{name}", numbers_only)
-                if lost is not None:
-                    return lost
+        fields = ((f"{path}.{n}", getattr(value, n, None), getattr(back, n, None)) for n in names)
+        return _first_loss(fields, numbers_only)
     return None
 
 

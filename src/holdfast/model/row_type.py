@@ -30,7 +30,7 @@ from holdfast.model.row_codegen import Fold, columns_taker, make_fold, row_error
 
 Key = tuple[Any, ...]
 
-MAX_NAME_CHARACTERS = 63
+MAX_NAME_BYTES = 63
 """Maximum length of a name; PostgreSQL cuts longer ones silently."""
 
 POSITION_COLUMN = "_position"
@@ -129,16 +129,13 @@ class TableSpec:
         """The key as it is stored, so that equal keys are one row."""
         if len(key) != len(self.key):
             raise ValueError(f"key {key!r} has {len(key)} parts, the table's key is {self.key}")
-        return tuple(
-            self._checked_part(self.columns[i], part)
-            for i, part in zip(self.key_indexes, key, strict=True)
-        )
-
-    def _checked_part(self, column: Column, part: Any) -> Any:
-        try:
-            return column.check(part)
-        except CHECK_ERRORS as error:
-            raise type(error)(f"key {part!r} for field {column.name!r}: {error}") from error
+        checked = []
+        for name, index, part in zip(self.key, self.key_indexes, key, strict=True):
+            try:
+                checked.append(self.columns[index].check(part))
+            except CHECK_ERRORS as error:
+                raise type(error)(f"key {part!r} for field {name!r}: {error}") from error
+        return tuple(checked)
 
     def definition(self) -> str:
         """What existing rows depend on, as JSON."""
@@ -220,8 +217,8 @@ def _check_columns(where: str, row_type: type, columns: tuple[Column, ...]) -> N
 def check_identifier(name: str, where: str) -> None:
     """Raises ConfigError if `name` can't name a table or column on every database."""
     encoded = name.encode(errors="replace")
-    if not name or "\0" in name or len(encoded) > MAX_NAME_CHARACTERS:
-        raise ConfigError(f"{where}: a name has 1 to {MAX_NAME_CHARACTERS} bytes and no NUL")
+    if not name or "\0" in name or len(encoded) > MAX_NAME_BYTES:
+        raise ConfigError(f"{where}: a name has 1 to {MAX_NAME_BYTES} bytes and no NUL")
     if name.lower().startswith(("holdfast_", "sqlite_", "pg_")):
         raise ConfigError(f"{where}: names that begin with holdfast_, sqlite_ or pg_ are reserved")
     if encoded.decode() != name:

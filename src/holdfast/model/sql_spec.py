@@ -58,9 +58,7 @@ def compile_sql(projection: SqlProjection, where: str, types: EventTypes) -> Sql
     if not projection.events:
         raise ConfigError(f'{where}: `events` names the event types it is for, or is ("*",)')
     for item in projection.events:
-        if isinstance(item, type) and is_event_class(item):
-            types.name_of(item)
-        elif not isinstance(item, str):
+        if not (isinstance(item, str) or is_event_class(item)):
             raise ConfigError(f"{where}: `events` has {item!r}; give event classes or type names")
     names = [types.name_of(i) if isinstance(i, type) else i for i in projection.events]
     return SqlSpec(

@@ -11,30 +11,23 @@ from holdfast.errors import ConfigError
 def positive(settings: object, *names: str) -> None:
     """Each field is a finite number above 0."""
     for name in names:
-        value = getattr(settings, name)
-        if not (_is_number(value) and 0 < value < math.inf):
-            raise _wrong(settings, name, "more than 0")
+        _number(settings, name, lambda value: 0 < value < math.inf, "more than 0")
 
 
-def positive_or_none(settings: object, *names: str) -> None:
-    """Each field is a finite number above 0, or None."""
-    for name in names:
-        if getattr(settings, name) is not None:
-            positive(settings, name)
+def positive_or_none(settings: object, name: str) -> None:
+    """The field is a finite number above 0, or None."""
+    if getattr(settings, name) is not None:
+        positive(settings, name)
 
 
 def not_negative(settings: object, name: str) -> None:
     """The field is a finite number of 0 or more."""
-    value = getattr(settings, name)
-    if not (_is_number(value) and 0 <= value < math.inf):
-        raise _wrong(settings, name, "0 or more")
+    _number(settings, name, lambda value: 0 <= value < math.inf, "0 or more")
 
 
 def fraction(settings: object, name: str) -> None:
     """The field is a number from 0 to 1."""
-    value = getattr(settings, name)
-    if not (_is_number(value) and 0 <= value <= 1):
-        raise _wrong(settings, name, "from 0 to 1")
+    _number(settings, name, lambda value: 0 <= value <= 1, "from 0 to 1")
 
 
 def counting(settings: object, *names: str) -> None:
@@ -42,14 +35,14 @@ def counting(settings: object, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         if type(value) is not int or value < 1:
-            raise _wrong(settings, name, "1 or more")
+            raise _error(settings, name, "1 or more")
 
 
 def counting_or_none(settings: object, name: str, meaning: str) -> None:
     """The field is a whole number of 1 or more, or None."""
     value = getattr(settings, name)
     if value is not None and (type(value) is not int or value < 1):
-        raise _wrong(settings, name, f"1 or more, or None for {meaning}")
+        raise _error(settings, name, f"1 or more, or None for {meaning}")
 
 
 def instance(settings: object, name: str, *types: type) -> None:
@@ -67,11 +60,13 @@ def function_or_none(settings: object, name: str) -> None:
         raise ConfigError(f"{type(settings).__name__}.{name} is {value!r}, not a function")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(settings: object, name: str, is_valid: Callable[[float], bool], wanted: str) -> None:
+    value = getattr(settings, name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not is_valid(value):
+        raise _error(settings, name, wanted)
 
 
-def _wrong(settings: object, name: str, wanted: str) -> ConfigError:
+def _error(settings: object, name: str, wanted: str) -> ConfigError:
     value = getattr(settings, name)
     return ConfigError(f"{type(settings).__name__}.{name} is {value!r}; it must be {wanted}")
 
