@@ -143,14 +143,20 @@ def _releases(committed: threading.Semaphore) -> Callable[[Signal], None]:
     return heard
 
 
+def described(name: str, walk: Walk) -> str:
+    """A walk as docs/explanation/architecture.md shows it."""
+    modules = ", ".join(f"`{module}`" for module in walk.modules)
+    return f"- **{name}**, {walk}: {modules}."
+
+
 def main() -> None:
     with PostgresServer() as server:
         for name, (projection, delivery) in WALKS.items():
             walk = trace(server.create_database(), projection, delivery)
-            print(f"{name}: {walk}")
-            for module, calls in groupby(sorted(walk.calls), key=lambda called: called[0]):
-                functions = ", ".join(function for _, function in calls)
-                print(f"    {module}" + (f": {functions}" if "--functions" in sys.argv else ""))
+            print(described(name, walk))
+            if "--functions" in sys.argv:
+                for module, calls in groupby(sorted(walk.calls), key=lambda called: called[0]):
+                    print(f"    {module}: {', '.join(function for _, function in calls)}")
 
 
 if __name__ == "__main__":

@@ -298,7 +298,7 @@ def _are_texts(values: Sequence[Any]) -> bool:
     if set(map(type, values)) != {str}:
         return False
     text = "".join(values)
-    return "\0" not in text and is_unicode(text)
+    return "\0" not in text and (text.isascii() or is_unicode(text))
 
 
 def _are_moments(values: Sequence[Any]) -> bool:
