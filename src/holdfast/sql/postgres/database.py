@@ -71,7 +71,6 @@ class PostgresDatabase:
     table_options = ""
 
     def __init__(self, url: PostgresUrl) -> None:
-        self.wake = WakeSignal()
         self.url = url
         try:
             given = psycopg.conninfo.conninfo_to_dict(url.uri)
@@ -90,13 +89,24 @@ class PostgresDatabase:
                 "client_encoding": "UTF8",  # array_packing encodes texts as UTF-8.
             }
         )
+        self._begin_process()
+        forks.at_fork(self, PostgresDatabase._forked)
+
+    def _begin_process(self) -> None:
+        """Makes what belongs to one process: threads, locks and connections."""
+        self.wake = WakeSignal()
         self._opened: WeakSet[psycopg.Connection[Row]] = WeakSet()
         self._pool = Pool(
             self.connect_raw, max_connections=POOL_CONNECTIONS, wait_seconds=CONNECT_SECONDS
         )
         self._notifier = Notifier(self.connect_raw)
         self._lease_connection = LeaseConnection(self.connect_raw, self.wake, self._notifier)
-        forks.at_fork(self, PostgresDatabase.forked)
+
+    def _forked(self) -> None:
+        """In the child of a fork: leaves to the parent what is the parent's."""
+        _abandon(list(self._opened))
+        forks.graveyard.extend((self._pool, self._notifier, self._lease_connection))
+        self._begin_process()
 
     def connect(self) -> PostgresConnection:
         return PostgresConnection(self, self.connect_raw())
@@ -197,14 +207,6 @@ class PostgresDatabase:
         self._notifier.close()
         self._lease_connection.close()
         self._pool.close()
-
-    def forked(self) -> None:
-        _abandon(list(self._opened))
-        self._opened = WeakSet()
-        self.wake = WakeSignal()
-        self._pool.forked()
-        self._lease_connection.forked()
-        self._notifier.forked()
 
     def connect_raw(self) -> psycopg.Connection[Row]:
         """A new connection in autocommit mode: transactions are always explicit."""

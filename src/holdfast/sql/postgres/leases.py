@@ -63,15 +63,6 @@ class LeaseConnection:
     def is_current(self, raw: psycopg.Connection[Any]) -> bool:
         return raw is self._raw
 
-    def forked(self) -> None:
-        """In the child: the connection and its leases are the parent's."""
-        self._lock = threading.RLock()
-        self._raw = self._thread = None
-        self._held = set()
-        if self._interrupt is not None:
-            self._interrupt.close()
-            self._interrupt = None
-
     def close(self) -> None:
         with self._lock:
             self._lose()

@@ -30,14 +30,9 @@ class Notifier:
         self._thread: threading.Thread | None = None
         self.backend_pid: int | None = None
         """The server's process of the connection that notifies."""
-        self.forked()
-
-    def forked(self) -> None:
-        """The child has no thread, and nothing to notify of."""
         self._lock = threading.Lock()
         self._wanted = threading.Event()
         self._closing = threading.Event()
-        self._thread = self.backend_pid = None
 
     def kick(self) -> None:
         """Returns at once; the notification follows on a connection of its own."""

@@ -55,11 +55,6 @@ class Pool:
         while self._idle:
             _close(self._idle.pop())
 
-    def forked(self) -> None:
-        """In the child: the connections are the parent's."""
-        self._free = threading.Semaphore(self._max_connections)
-        self._idle = []
-
     def _pop(self) -> Raw | None:
         while True:
             try:

@@ -258,7 +258,8 @@ class SqliteConnection:
             self._reader.close()
             self._reader = None
 
-    def forked(self) -> None:
+    def abandon(self) -> None:
+        """In the child of a fork: what is open is the parent's."""
         graveyard.extend((self._reader, self._writer))
         self._reader = self._writer = None
 

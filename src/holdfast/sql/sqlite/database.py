@@ -64,7 +64,6 @@ class SqliteDatabase:
                 f"SQLite {sqlite3.sqlite_version} is too old; "
                 f"{'.'.join(map(str, OLDEST_SQLITE))} or later is needed"
             )
-        self.wake = WakeSignal()
         self.path = path
         self.main_file = f"/{uuid4()}" if path is None else str(path.absolute())
         """The file, or the name in memory, as SQLite itself lists it."""
@@ -73,15 +72,45 @@ class SqliteDatabase:
             if path is None
             else path.absolute().as_uri().replace("?", "%3f").replace("#", "%23")
         )
-        self._write_lock = FairLock()
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
-        self._readers_lock = threading.Lock()
         self._connections: WeakSet[SqliteConnection] = WeakSet()
-        self._watcher: ChangeWatcher | None = None
         self.write_queue = None if path is None else WriteQueue(path.absolute())
+        self._begin_process()
+        at_fork(self, SqliteDatabase._forked, before=SqliteDatabase._let_go)
+
+    def _begin_process(self) -> None:
+        """Makes what belongs to one process: threads, locks and leases."""
+        self.wake = WakeSignal()
+        self._write_lock = FairLock()
+        self._readers_lock = threading.Lock()
+        self._watcher: ChangeWatcher | None = None
+        path = self.path
         self._leases = LocalLeases() if path is None else FileLeases(path.absolute())
-        at_fork(self, SqliteDatabase.forked, before=SqliteDatabase.let_go)
+
+    def _let_go(self) -> None:
+        """Before a fork: closes connections, which are opened again when they are needed."""
+        if self.path is None:
+            return  # It ends with its last connection.
+        if self._watcher is not None:
+            self._watcher.let_go()
+        for connection in list(self._connections):
+            connection.let_go()
+        self._close_shared()
+
+    def _forked(self) -> None:
+        """In the child of a fork: leaves to the parent what is the parent's."""
+        self._leases.abandon()
+        if self.write_queue is not None:
+            self.write_queue.close()
+        for connection in list(self._connections):
+            connection.abandon()
+        if self.path is not None:
+            # Open only if the fork came from inside a transaction. To close them here could
+            # remove the parent's WAL.
+            graveyard.extend((*self._readers, self._writer))
+            self._readers, self._writer = [], None
+        self._begin_process()
 
     def connect(self) -> SqliteConnection:
         return SqliteConnection(self, None, opens=True)
@@ -206,31 +235,6 @@ class SqliteDatabase:
         if self._readers or self._writer:
             with calls.inside():
                 self._close_shared()
-
-    def let_go(self) -> None:
-        if self.path is None:
-            return  # It ends with its last connection.
-        if self._watcher is not None:
-            self._watcher.let_go()
-        for connection in list(self._connections):
-            connection.let_go()
-        self._close_shared()
-
-    def forked(self) -> None:
-        self.wake = WakeSignal()
-        self._write_lock.forked()
-        self._leases.forked()
-        if self.write_queue is not None:
-            self.write_queue.close()
-        self._readers_lock = threading.Lock()
-        self._watcher = None
-        for connection in list(self._connections):
-            connection.forked()
-        if self.path is not None:
-            # Open only if the fork came from inside a transaction. To close them here could
-            # remove the parent's WAL.
-            graveyard.extend((*self._readers, self._writer))
-            self._readers, self._writer = [], None
 
     @contextmanager
     def turn(self) -> Iterator[sqlite3.Connection]:

@@ -23,13 +23,6 @@ class FairLock:
         self._taken = False
         self._ticket: object = None
 
-    def forked(self) -> None:
-        """In the child of a fork the lock is free, and nobody waits for it."""
-        self._guard = threading.Lock()
-        self._waiting.clear()
-        self._taken = False
-        self._ticket = None
-
     @property
     def is_mine(self) -> bool:
         """Whether this code holds the lock, so that it would wait for ever."""

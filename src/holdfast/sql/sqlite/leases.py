@@ -54,7 +54,8 @@ class FileLeases:
         for lease in list(self._held):
             lease.release()
 
-    def forked(self) -> None:
+    def abandon(self) -> None:
+        """In the child of a fork: the leases are the parent's."""
         for lease in list(self._held):
             lease.leave()
 
@@ -115,8 +116,7 @@ class LocalLeases:
     def close(self) -> None:
         self._held.clear()
 
-    def forked(self) -> None:
-        self._lock = threading.Lock()
+    def abandon(self) -> None:
         self._held.clear()
 
 
