@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -209,6 +209,21 @@ def transaction_ended() -> TransactionEnded:
         "the handler ended the transaction itself, so some of its rows may be in without the "
         "checkpoint; leave COMMIT and ROLLBACK out of it, then reset the projection"
     )
+
+
+@contextmanager
+def translating(
+    kind: type[Exception], translate: Callable[[Any], HoldfastError | None]
+) -> Iterator[None]:
+    """Raises our error for a driver's; an error that has no translation passes."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except kind as error:
+        if (ours := translate(error)) is None:
+            raise
+        raise ours from error
 
 
 def causes(error: BaseException | None) -> Iterable[BaseException]:

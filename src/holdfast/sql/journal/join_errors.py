@@ -6,26 +6,17 @@ Our error says what to do with the transaction; the driver's error is its cause.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from holdfast.errors import AppendError, HoldfastError, StoreConflict
-from holdfast.sql.database import Database, causes
+from holdfast.sql.database import Database, causes, translating
 
 AGAIN = "roll the transaction back and run it again from its start"
 
 
-@contextmanager
-def translated(database: Database) -> Iterator[None]:
+def translated(database: Database) -> AbstractContextManager[None]:
     """Runs our statements on a connection of the caller's."""
-    try:
-        yield
-    except HoldfastError:
-        raise
-    except Exception as error:
-        if (ours := _meaning(error, database)) is not None:
-            raise ours from error
-        raise
+    return translating(Exception, lambda error: _meaning(error, database))
 
 
 def _meaning(error: Exception, database: Database) -> HoldfastError | None:

@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakSet
 
-from holdfast.errors import ConfigError, HoldfastError, StoreConflict, StoreUnavailable
+from holdfast.errors import ConfigError, StoreConflict, StoreUnavailable
 from holdfast.model.row_type import Column
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.wake import WakeSignal
 from holdfast.sql import forks
-from holdfast.sql.database import Row, Run, causes, quote
+from holdfast.sql.database import Row, Run, causes, quote, translating
 from holdfast.sql.postgres.column_types import TYPES
 from holdfast.sql.postgres.range_dialect import RANGE_DIALECT
 from holdfast.sql.url import PostgresUrl
@@ -261,15 +261,8 @@ class PostgresDatabase:
 
     @contextmanager
     def _pooled(self) -> Iterator[psycopg.Connection[Row]]:
-        try:
-            with self._pool.connection() as raw:
-                yield raw
-        except HoldfastError:
-            raise
-        except psycopg.Error as error:
-            if (unavailable := self.own_failure(error)) is None:
-                raise
-            raise unavailable from error
+        with translating(psycopg.Error, self.own_failure), self._pool.connection() as raw:
+            yield raw
 
 
 def _abandon(inherited: Sequence[psycopg.Connection[Row]]) -> None:

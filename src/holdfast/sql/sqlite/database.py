@@ -21,7 +21,7 @@ from holdfast.model.row_type import Column
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.wake import WakeSignal
-from holdfast.sql.database import Run, causes, quote
+from holdfast.sql.database import Run, causes, quote, translating
 from holdfast.sql.forks import at_fork, calls, graveyard
 from holdfast.sql.sqlite.change_watcher import ChangeWatcher
 from holdfast.sql.sqlite.column_values import TYPES, encode, literal, plain
@@ -290,7 +290,7 @@ class SqliteDatabase:
                 f"can't open {self.path}: the folder {self.path.absolute().parent} is not there; "
                 "make it first"
             )
-        try:
+        with translating(sqlite3.Error, self.unavailable):
             return sqlite3.connect(
                 self._uri,
                 uri=True,
@@ -298,7 +298,3 @@ class SqliteDatabase:
                 isolation_level=None,
                 check_same_thread=False,
             )
-        except sqlite3.Error as error:
-            if (unavailable := self.unavailable(error)) is None:
-                raise
-            raise unavailable from error
