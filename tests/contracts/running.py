@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,26 +16,17 @@ from holdfast.model.event import Event
 from holdfast.model.projection import Projection, TableProjection, Tx, on
 from holdfast.runtime.signals import Committed, Signal, Started, Stopped
 from holdfast.sql.store.session import SqlSession
-from tests.contracts.samples import WAIT_SECONDS, Counted, concurrently, counted, fetch, status_of
-
-
-@dataclass
-class Sum:
-    """A row whose number shows an event that is applied twice."""
-
-    name: str
-    amount: int = 0
-
-
-class Sums(TableProjection[Sum]):
-    """The sum of the numbers of each stream."""
-
-    @on(Counted)
-    def counted(self, row: Sum, event: Event[Counted]) -> None:
-        row.amount += event.data.n
-
-
-SUMS = "SELECT name, amount FROM sums ORDER BY name"
+from tests.contracts.samples import (
+    SUMS,
+    WAIT_SECONDS,
+    Counted,
+    Sum,
+    Sums,
+    concurrently,
+    counted,
+    fetch,
+    status_of,
+)
 
 
 class RunningContract:
@@ -132,13 +122,13 @@ class RunningContract:
             @on(Counted)
             def counted(self, row: Sum, event: Event[Counted]) -> None:
                 time.sleep(0.3)
-                row.amount += 1
+                row.total += 1
 
         app.journal.append("a", [Counted(1)])
         with pytest.raises(WaitTimeout):
             app.catch_up(timeout_seconds=0.01)
         app.catch_up()
-        assert fetch(app, "SELECT amount FROM slow") == [(1,)]
+        assert fetch(app, "SELECT total FROM slow") == [(1,)]
 
     def test_the_status_tells_how_far_it_is(self, app: App) -> None:
         app.projection(Sums)

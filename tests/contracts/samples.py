@@ -14,7 +14,7 @@ from uuid import UUID
 from holdfast.app import App
 from holdfast.model.compile_projection import compile_projection
 from holdfast.model.definition import Definition
-from holdfast.model.event import NewEvent
+from holdfast.model.event import Event, NewEvent
 from holdfast.model.event_types import EventTypes
 from holdfast.model.projection import Projection, TableProjection, on
 from holdfast.runtime.status import ProjectionStatus
@@ -30,6 +30,25 @@ class Counted:
     """An event that carries a number."""
 
     n: int
+
+
+@dataclass
+class Sum:
+    """A row whose number shows an event that is applied twice."""
+
+    stream: str
+    total: int = 0
+
+
+class Sums(TableProjection[Sum]):
+    """The sum of the numbers of each stream."""
+
+    @on(Counted)
+    def counted(self, row: Sum, event: Event[Counted]) -> None:
+        row.total += event.data.n
+
+
+SUMS = "SELECT stream, total FROM sums ORDER BY stream"
 
 
 def counted(n: int, *, id: UUID | None = None) -> NewEvent:

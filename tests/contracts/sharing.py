@@ -14,8 +14,16 @@ from holdfast.errors import ConfigError, ProjectionFaulted, SchemaError
 from holdfast.model.event import Event
 from holdfast.model.projection import TableProjection, on
 from holdfast.sql.migrations import record_version
-from tests.contracts.running import SUMS, Sum, Sums
-from tests.contracts.samples import WAIT_SECONDS, Counted, concurrently, fetch, status_of
+from tests.contracts.samples import (
+    SUMS,
+    WAIT_SECONDS,
+    Counted,
+    Sum,
+    Sums,
+    concurrently,
+    fetch,
+    status_of,
+)
 
 PROCESSES = 4
 APPS = 6
@@ -26,8 +34,8 @@ MIGRATE = "import sys, holdfast; print(holdfast.App(sys.argv[1]).migrate())"
 class Text:
     """The same table as Sum's, with another type."""
 
-    name: str
-    amount: str = ""
+    stream: str
+    total: str = ""
 
 
 class SharingContract:
@@ -165,7 +173,7 @@ class SharingContract:
         class Broken(TableProjection[Sum]):
             @on(Counted)
             def counted(self, row: Sum, event: Event[Counted]) -> None:
-                row.amount += 6 // event.data.n
+                row.total += 6 // event.data.n
 
         new.projection(Sums)
         appended = old.journal.append("a", [Counted(1), Counted(0), Counted(2)])
@@ -192,7 +200,7 @@ class SharingContract:
         class Texts(TableProjection[Text]):
             @on(Counted)
             def counted(self, row: Text, event: Event[Counted]) -> None:
-                row.amount += str(event.data.n)
+                row.total += str(event.data.n)
 
         with pytest.raises(ProjectionFaulted, match="holdfast reset sums"):
             new.catch_up()

@@ -1,6 +1,6 @@
 """An event that kills its process: after two deaths it is found, and its policy is asked.
 
-What kills from outside, at any moment, must not be held against the event that was in hand.
+What kills from outside, at any moment, must not be held against the event that was being applied.
 """
 
 import random
@@ -224,7 +224,7 @@ def test_killed_again_and_again_at_one_slow_event(
 def test_killed_while_idle_blames_nobody(
     store_url: str, kind: Name, spoilt: Spoilt, lanes: Wanted
 ) -> None:
-    """Two deaths with nothing in hand say nothing of the event that comes next."""
+    """Two deaths of an idle process say nothing of the event that comes next."""
     with build_app(store_url, kind, policy=PARKS) as app:
         append(app, 1)
         assert start_again_until(lanes, lambda: is_at_head(store_url, kind)) == 0

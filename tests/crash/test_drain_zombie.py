@@ -1,4 +1,4 @@
-"""A runner that was overtaken while it drained a lane changes nothing, whatever it had in hand."""
+"""A runner that was overtaken while it drained a lane changes nothing."""
 
 import threading
 from collections.abc import Iterator
@@ -138,7 +138,7 @@ def test_operator_is_faster_than_a_runner_that_parks(
         app.catch_up()
         assert check_one(store_url, kind).with_status("dead") == [1]
         app.journal.append("lane-1", [Moved(2)])
-        app.journal.append("lane-2", [Moved(3)])  # In hand, and folded, when it is told.
+        app.journal.append("lane-2", [Moved(3)])  # Folded, and not written, when it is told.
         with standing(other, gate):
             spoilt.clear()
             getattr(app.queue, action)(QueueSelection(), by="an operator")

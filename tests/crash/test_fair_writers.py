@@ -14,7 +14,7 @@ def position(url: str) -> int:
 
 
 def test_a_busy_worker_lets_others_write(sqlite_url: str) -> None:
-    """It commits six events a second, and begins again at once: whoever waits is the next."""
+    """It commits six events a second, and begins again at once: a writer that waits is the next."""
     with build_app(sqlite_url) as app:
         app.migrate()
         app.journal.append("account-1", [Moved(1) for _ in range(200)])

@@ -24,9 +24,9 @@ from tests.support.postgres import wait_until
 from tests.support.sql import execute
 from tests.world.app import Moved, Total
 from tests.world.appender import Appender
+from tests.world.build import build_publisher
 from tests.world.process import WorkerProcess
 from tests.world.wanted import Topic, Wanted
-from tests.world.worker import build_publisher
 
 BATCH_EVENTS = 20
 BACKLOG_EVENTS = 300

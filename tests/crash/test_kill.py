@@ -48,7 +48,7 @@ def test_workers_killed_at_random_moments_for_long(store_url: str, writes: bool)
 
 
 def kill_workers(url: str, *, kills: int, writes: bool = False, shards: int = 1) -> None:
-    """Two workers at a time; whoever is killed is replaced, while events go on being appended."""
+    """Two workers at a time; a killed one is replaced, while events go on being appended."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)

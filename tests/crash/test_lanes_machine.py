@@ -187,7 +187,7 @@ class Lanes(RuleBasedStateMachine):
     @precondition(lambda self: self.held is None and self.appended)
     @rule(commits=st.integers(2, 8), by_operator=st.booleans(), is_well=st.booleans())
     def overtake(self, commits: int, by_operator: bool, is_well: bool) -> None:
-        """All that it takes to have a zombie with something in hand that is no longer true."""
+        """All that it takes to have a zombie whose batch is no longer true."""
         self.hold(commits)
         if self.held is not None:
             self.make_zombie(by_operator)

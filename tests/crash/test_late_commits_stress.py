@@ -107,7 +107,7 @@ def stress(url: str, *, transactions: int) -> Outcome:
             with crowd.writing(app):
                 crowd.wait_until_half_way()
                 drawn = read_progress(url).head
-                # Whoever waits for all writers to rest, or for the stranger, never gets there.
+                # A reader that waits for all writers to rest, or for the stranger, never arrives.
                 wait_until(
                     lambda: read_progress(url).behind >= drawn and is_tailed(outcome, drawn),
                     WAIT_SECONDS,

@@ -10,9 +10,9 @@ from holdfast.runtime.signals import Failed, PollFailed, PollRecovered, Signal
 from tests.contracts.samples import Counted, fetch
 from tests.support.postgres import PostgresServer, wait_until
 
-HANDS = 8
+EXECUTORS = 8
 POLLS = 4
-"""So many polls fail in the outage; as many as that times the hands would stop the projection."""
+"""Failed polls of the outage. As many from each executor would stop the projection."""
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def server() -> Iterator[PostgresServer]:
         yield server
 
 
-def test_an_outage_is_one_failure_for_all_hands(server: PostgresServer) -> None:
+def test_an_outage_is_one_failure_for_all_executors(server: PostgresServer) -> None:
     signals: list[Signal] = []
 
     def count(kind: type) -> int:
@@ -30,7 +30,7 @@ def test_an_outage_is_one_failure_for_all_hands(server: PostgresServer) -> None:
     with App(server.create_database()) as app:
         poll = Poll(max_consecutive_failures=2 * POLLS)
 
-        @app.projection(delivery="outbox", concurrency=HANDS, poll=poll)
+        @app.projection(delivery="outbox", concurrency=EXECUTORS, poll=poll)
         class Sums(Projection):
             tables: ClassVar = {"sums": "CREATE TABLE sums (n bigint)"}
 

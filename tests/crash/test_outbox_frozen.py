@@ -51,7 +51,7 @@ def test_woken_worker_changes_nothing(
                     frozen.wait_until_said(f"Released {number}")
                 app.journal.append("lane-1", [Moved(9), Moved(10)])
                 await_settled(store_url, outbox_kind, lambda: (frozen, taker))
-                assert frozen.stop() == 0, frozen  # When it has finished what it had in hand.
+                assert frozen.stop() == 0, frozen  # When it has finished what it had begun.
                 assert taker.stop() == 0, taker
         after = check_one(store_url, outbox_kind, complete=True)
     assert sorted(after.applied) == list(range(1, 11))

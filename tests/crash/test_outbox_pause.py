@@ -69,7 +69,7 @@ def test_handlers_that_end_after_the_pause_change_nothing(
             spoilt.clear()
             for number in (1, 2, 3):
                 worker.wait_until_said(f"Released {number}")
-            assert worker.stop() == 0, worker  # When it has finished what it had in hand.
+            assert worker.stop() == 0, worker  # When it has finished what it had begun.
             assert not worker.said("Failed"), worker
         check_untouched(check_one(store_url, outbox_kind), before)
         with WorkerProcess(outbox) as worker:

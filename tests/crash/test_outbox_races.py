@@ -1,4 +1,4 @@
-"""People, writers and workers who meet in the middle of something, on PostgreSQL."""
+"""Operators, writers and workers that meet in the middle of something, on PostgreSQL."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -131,7 +131,9 @@ def test_resolving_beside_an_open_append(app: App, url: str, bad: set[int]) -> N
     "change",
     [b"UPDATE holdfast_outbox SET mode = 'off'", b"UPDATE holdfast_outbox SET backfill_until = 9"],
 )
-def test_a_claim_that_waits_for_a_person_sees_the_change(app: App, url: str, change: bytes) -> None:
+def test_a_claim_that_waits_for_an_operator_sees_the_change(
+    app: App, url: str, change: bytes
+) -> None:
     app.journal.append("a", [Counted(1)])
     got: list[Sequence[Claim]] = []
 
@@ -140,15 +142,15 @@ def test_a_claim_that_waits_for_a_person_sees_the_change(app: App, url: str, cha
             claims = SqlClaims(session, app._catalog.find("sums"), clock=SystemClock())
             got.append(claims.claim("token", lanes=1, items=1))
 
-    with psycopg.connect(url) as person:
-        person.execute("SELECT 1 FROM holdfast_checkpoint FOR UPDATE").fetchall()
+    with psycopg.connect(url) as operator:
+        operator.execute("SELECT 1 FROM holdfast_checkpoint FOR UPDATE").fetchall()
         with beside(claim, url):
-            person.execute(change)
-            person.commit()
+            operator.execute(change)
+            operator.commit()
     assert got == [[]]
 
 
-def test_an_append_is_not_the_victim_of_a_person(app: App, url: str, bad: set[int]) -> None:
+def test_an_append_is_not_the_victim_of_an_operator(app: App, url: str, bad: set[int]) -> None:
     bad.add(1)
     for stream in "ab":
         app.journal.append(stream, [Counted(1)])

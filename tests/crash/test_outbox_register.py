@@ -13,6 +13,7 @@ from holdfast import App
 from holdfast.errors import StoreConflict
 from tests.support.postgres import wait_until
 from tests.world.app import Moved, Name, build_app
+from tests.world.appender import Background
 from tests.world.checks import check_one
 from tests.world.process import WorkerProcess
 from tests.world.progress import await_settled
@@ -117,7 +118,7 @@ def test_an_append_that_stalls_while_others_register(postgres_url: str, outbox_k
         assert len(check_one(postgres_url, outbox_kind, complete=True).applied) == len(events)
 
 
-class Writer:
+class Writer(Background):
     """A thread that appends until the block ends, through an app that knows of no outbox.
 
     `late`: in transactions that have begun long before, which see the past; what they can't do is
@@ -125,38 +126,19 @@ class Writer:
     """
 
     def __init__(self, url: str, *, seed: int, late: bool) -> None:
+        super().__init__(self._append_until)
         self.appended = self.refused = 0
         self._url, self._late = url, late
         self._chance = random.Random(seed)
-        self._stop = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="writer")
 
-    def __enter__(self) -> "Writer":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """May be called again."""
-        self._stop.set()
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        try:
-            with build_app(self._url, "keyed", policy=PARKS) as app, ExitStack() as stack:
-                connection = stack.enter_context(psycopg.connect(self._url)) if self._late else None
-                if connection is not None:
-                    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-                while not self._stop.is_set():
-                    self._append(app, connection)
-                    self._stop.wait(self._chance.uniform(0, 0.1))
-        except BaseException as error:
-            self._error = error
+    def _append_until(self, stop: threading.Event) -> None:
+        with build_app(self._url, "keyed", policy=PARKS) as app, ExitStack() as stack:
+            connection = stack.enter_context(psycopg.connect(self._url)) if self._late else None
+            if connection is not None:
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            while not stop.is_set():
+                self._append(app, connection)
+                stop.wait(self._chance.uniform(0, 0.1))
 
     def _append(self, app: App, connection: "psycopg.Connection | None") -> None:
         # A transaction that sees the past can't append to a stream to which others do.

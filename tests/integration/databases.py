@@ -1,14 +1,12 @@
 """The databases that the contracts run on: a mix-in for each supplies `url` and what follows.
 
-PostgreSQL tests share one database a process, emptied before each: making one takes longer than
-most of the tests.
+PostgreSQL tests share one database a process, emptied before each.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from uuid import UUID, uuid4
 
-import psycopg
 import pytest
 
 from holdfast import App, Journal, NewEvent
@@ -20,8 +18,6 @@ from holdfast.sql.database import Database
 from holdfast.sql.journal.journal_source import JournalSource
 from holdfast.sql.store.head_reader import HeadReader
 from holdfast.sql.store.session import SqlLeases, SqlSession
-
-EMPTY = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
 
 
 class OnDatabase:
@@ -103,7 +99,5 @@ class OnPostgres(OnDatabase):
     placeholder = "%s"
 
     @pytest.fixture
-    def url(self, shared_postgres_url: str) -> str:
-        with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
-            connection.execute(EMPTY)
-        return shared_postgres_url
+    def url(self, emptied_postgres_url: str) -> str:
+        return emptied_postgres_url

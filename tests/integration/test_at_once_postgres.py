@@ -5,7 +5,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,8 +21,7 @@ from holdfast.runtime.store.transaction import RowChanges
 from holdfast.sql.postgres.connection import PostgresConnection
 from holdfast.sql.postgres.database import PostgresDatabase
 from holdfast.sql.store.session import SqlSession
-from tests.contracts.samples import WAIT_SECONDS, Counted, fetch, table_definition
-from tests.integration.databases import EMPTY
+from tests.contracts.samples import WAIT_SECONDS, Counted, Sum, Sums, fetch, table_definition
 from tests.support.postgres import wait_until
 
 LIVE_EVENTS = 20
@@ -35,20 +33,6 @@ SELECT pid FROM pg_stat_activity
 WHERE wait_event_type = 'Lock' AND datname = current_database()
     AND query LIKE 'WITH holdfast_moved%'
 """
-
-
-@dataclass
-class Sum:
-    stream: str
-    total: int = 0
-
-
-class Sums(TableProjection[Sum]):
-    """Adds up."""
-
-    @on(Counted)
-    def counted(self, row: Sum, event: Event[Counted]) -> None:
-        row.total += event.data.n
 
 
 TABLE = table_of(Sum, name="sums")
@@ -64,10 +48,8 @@ TO = Advance(
 
 
 @pytest.fixture
-def url(shared_postgres_url: str) -> str:
-    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
-        connection.execute(EMPTY)
-    return shared_postgres_url
+def url(emptied_postgres_url: str) -> str:
+    return emptied_postgres_url
 
 
 @pytest.fixture

@@ -1,18 +1,16 @@
 """Somebody cancels holdfast's own statements on PostgreSQL: no event is to blame, nothing stops."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import psycopg
 import pytest
 
-from holdfast import App, Backoff, Event, Park, Policy, Poll, Projection, TableProjection, Tx, on
+from holdfast import App, Backoff, Event, Park, Policy, Poll, Projection, Tx, on
 from holdfast.errors import StoreUnavailable
 from holdfast.sql.postgres.database import PostgresDatabase
 from holdfast.sql.url import PostgresUrl
-from tests.contracts.samples import WAIT_SECONDS, Counted
-from tests.integration.databases import EMPTY
+from tests.contracts.samples import WAIT_SECONDS, Counted, Sums
 from tests.support.limits import set_limits
 from tests.support.postgres import wait_until
 
@@ -27,18 +25,6 @@ POLL = Poll(
 )
 
 
-@dataclass
-class Sum:
-    stream: str
-    amount: int = 0
-
-
-class Sums(TableProjection[Sum]):
-    @on(Counted)
-    def counted(self, row: Sum, event: Event[Counted]) -> None:
-        row.amount += event.data.n
-
-
 class Seen(Projection):
     """Its handlers run no statement that could be cancelled."""
 
@@ -51,11 +37,9 @@ class Seen(Projection):
 
 
 @pytest.fixture
-def app(shared_postgres_url: str) -> Iterator[App]:
+def app(emptied_postgres_url: str) -> Iterator[App]:
     Seen.seen.clear()
-    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
-        connection.execute(EMPTY)
-    with App(shared_postgres_url) as app:
+    with App(emptied_postgres_url) as app:
         set_limits(app, chunk_events=3, batch_events=1, fold_events=3)
         yield app
 
@@ -64,12 +48,12 @@ def app(shared_postgres_url: str) -> Iterator[App]:
     ("kind", "settings"), [(Sums, {}), (Seen, {}), (Seen, {"delivery": "outbox"})]
 )
 def test_cancelled_statements_stop_nothing(
-    app: App, shared_postgres_url: str, kind: type[Any], settings: dict[str, Any]
+    app: App, emptied_postgres_url: str, kind: type[Any], settings: dict[str, Any]
 ) -> None:
     app.projection(name="counted", policy=Policy(on_error=Park()), poll=POLL, **settings)(kind)
     app.catch_up()
     appended, cancelled = 0, 0
-    with psycopg.connect(shared_postgres_url, autocommit=True) as other, app.running() as running:
+    with psycopg.connect(emptied_postgres_url, autocommit=True) as other, app.running() as running:
 
         def cancel() -> bool:
             nonlocal appended, cancelled
@@ -82,7 +66,7 @@ def test_cancelled_statements_stop_nothing(
             if kind is Seen:
                 # What is in the outbox is taken out in the end, which may be cancelled as well.
                 return len(Seen.seen) == appended and app.queue.list() == []
-            found = other.execute("SELECT sum(amount) FROM counted").fetchone()
+            found = other.execute("SELECT sum(total) FROM counted").fetchone()
             return found == (sum(range(appended)),)
 
         wait_until(cancel, WAIT_SECONDS, "statements to be cancelled")
@@ -92,9 +76,9 @@ def test_cancelled_statements_stop_nothing(
 
 
 def test_a_cancelled_statement_on_a_shared_connection_is_the_stores(
-    shared_postgres_url: str,
+    emptied_postgres_url: str,
 ) -> None:
-    database = PostgresDatabase(PostgresUrl(shared_postgres_url))
+    database = PostgresDatabase(PostgresUrl(emptied_postgres_url))
     slow = "SET statement_timeout = 1; SELECT pg_sleep(60)"
     try:
         with pytest.raises(StoreUnavailable, match="cancelled"), database.reading() as connection:

@@ -4,28 +4,21 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 
 import psycopg
 import pytest
 
-from holdfast import App, Event, StoreUnavailable, TableProjection, on
+from holdfast import App, StoreUnavailable
 from holdfast.sql.database import Row
 from holdfast.sql.postgres.connection import PostgresConnection
 from holdfast.sql.postgres.database import PostgresDatabase
 from holdfast.sql.url import PostgresUrl, parse_url
-from tests.contracts.samples import WAIT_SECONDS, Counted, fetch
+from tests.contracts.samples import WAIT_SECONDS, Counted, Sums, fetch
 from tests.support.postgres import wait_until
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%%'"
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'locked'::regclass"
 SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
-
-
-@dataclass
-class Sum:
-    stream: str
-    total: int = 0
 
 
 @pytest.fixture
@@ -98,12 +91,7 @@ def _count_in(url: str) -> None:
     with App(url) as app:
         app.migrate()
 
-        @app.projection
-        class Sums(TableProjection[Sum]):
-            @on(Counted)
-            def counted(self, row: Sum, event: Event[Counted]) -> None:
-                row.total += event.data.n
-
+        app.projection(Sums)
         app.journal.append("café", [Counted(n=1), Counted(n=2)])
         app.catch_up()
         assert fetch(app, "SELECT stream, total FROM sums") == [("café", 3)]

@@ -13,7 +13,6 @@ from psycopg.rows import dict_row
 
 from holdfast import App, Event, Park, Policy, Projection, Skip, Tx, on
 from tests.contracts.samples import WAIT_SECONDS, Counted, execute, fetch
-from tests.integration.databases import EMPTY
 
 ROWS = "CREATE TABLE written (n bigint PRIMARY KEY, text text)"
 INSERT = "INSERT INTO written (n) VALUES (%s)"
@@ -22,10 +21,8 @@ Handle = Callable[[int, Tx], None]
 
 
 @pytest.fixture
-def app(shared_postgres_url: str) -> Iterator[App]:
-    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
-        connection.execute(EMPTY)
-    with App(shared_postgres_url) as app:
+def app(emptied_postgres_url: str) -> Iterator[App]:
+    with App(emptied_postgres_url) as app:
         yield app
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 
-from holdfast import App, Event, Poll, Projection, TableProjection, Tx, on
+from holdfast import App, Event, Poll, Projection, Tx, on
 from holdfast.runtime.signals import Committed, LeaseLost, Paused, Resumed
 from holdfast.sql.journal import journal_source
 from holdfast.sql.store import head_reader
 from holdfast.sql.store.session import SqlSession
-from tests.contracts.samples import fetch
+from tests.contracts.samples import Counted, Sums, fetch
 from tests.support.postgres import wait_until
 from tests.support.sql import execute
 
@@ -35,25 +35,6 @@ SELECT 1 FROM holdfast_checkpoint AS c
 JOIN pg_stat_activity AS a ON a.pid = c.leader_pid AND a.backend_start = c.leader_since
 """
 QUICK = Poll(interval_seconds=0.02, empty_backoff_seconds=0.02)
-
-
-@dataclass
-class Counted:
-    by: int
-
-
-@dataclass
-class Sum:
-    stream: str
-    total: int = 0
-
-
-class Sums(TableProjection[Sum]):
-    """Adds up."""
-
-    @on(Counted)
-    def counted(self, row: Sum, event: Event[Counted]) -> None:
-        row.total += event.data.by
 
 
 @pytest.fixture

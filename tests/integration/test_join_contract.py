@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-import psycopg
 import pytest
 
 from holdfast import (
@@ -18,7 +17,6 @@ from holdfast import (
     Tx,
     on,
 )
-from tests.integration.databases import EMPTY
 from tests.support.joining import WAYS, Way, opened, undone
 
 ALL = [(kind, name) for kind, ways in WAYS.items() for name in ways]
@@ -37,11 +35,8 @@ NASTY = {
 
 
 @pytest.fixture
-def postgres_url(shared_postgres_url: str) -> str:
-    """Making a database takes longer than most of these tests."""
-    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
-        connection.execute(EMPTY)
-    return shared_postgres_url
+def postgres_url(emptied_postgres_url: str) -> str:
+    return emptied_postgres_url
 
 
 @pytest.fixture(params=ALL, ids=lambda param: " ".join(param))

@@ -11,7 +11,6 @@ import pytest
 from psycopg.rows import class_row, dict_row, namedtuple_row, scalar_row
 
 from holdfast import App, AppendError, ConcurrencyError, NewEvent, StoreConflict
-from tests.integration.databases import EMPTY
 from tests.support.joining import (
     Django,
     Psycopg,
@@ -40,11 +39,8 @@ DRIVERS: list[Callable[[str], Way]] = [
 
 
 @pytest.fixture
-def postgres_url(shared_postgres_url: str) -> str:
-    """Making a database takes longer than most of these tests."""
-    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
-        connection.execute(EMPTY)
-    return shared_postgres_url
+def postgres_url(emptied_postgres_url: str) -> str:
+    return emptied_postgres_url
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
 import pytest
 
 from holdfast import (
@@ -18,7 +17,6 @@ from holdfast import (
     Tx,
     on,
 )
-from tests.integration.databases import EMPTY
 from tests.support.joining import SqlalchemyConnection, opened
 
 HOUR = 3600.0
@@ -41,11 +39,8 @@ class Total:
 
 
 @pytest.fixture
-def postgres_url(shared_postgres_url: str) -> str:
-    """Making a database takes longer than most of these tests."""
-    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
-        connection.execute(EMPTY)
-    return shared_postgres_url
+def postgres_url(emptied_postgres_url: str) -> str:
+    return emptied_postgres_url
 
 
 @pytest.fixture(params=["sqlite", "memory", "postgres"])

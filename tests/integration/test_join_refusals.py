@@ -19,7 +19,6 @@ from sqlalchemy.ext.asyncio import (
 )
 
 from holdfast import App, AppendError, NewEvent
-from tests.integration.databases import EMPTY
 from tests.support.joining import (
     Django,
     Psycopg,
@@ -71,11 +70,8 @@ AUTOCOMMIT: dict[str, Callable[[str], Way]] = {
 
 
 @pytest.fixture
-def postgres_url(shared_postgres_url: str) -> str:
-    """Making a database takes longer than most of these tests."""
-    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
-        connection.execute(EMPTY)
-    return shared_postgres_url
+def postgres_url(emptied_postgres_url: str) -> str:
+    return emptied_postgres_url
 
 
 @pytest.fixture

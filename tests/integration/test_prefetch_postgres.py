@@ -16,8 +16,7 @@ from holdfast.sql.postgres.connection import PostgresConnection
 from holdfast.sql.postgres.prefetch import Prefetch
 from holdfast.sql.store.head_reader import HeadReader
 from holdfast.sql.store.session import SqlSession
-from tests.contracts.running import Sum, Sums
-from tests.contracts.samples import WAIT_SECONDS, Counted, execute, fetch
+from tests.contracts.samples import WAIT_SECONDS, Counted, Sum, Sums, execute, fetch
 from tests.integration.databases import OnPostgres
 from tests.support.limits import set_limits
 from tests.support.postgres import wait_until
@@ -169,7 +168,7 @@ class TestReadingAhead(OnPostgres):
                 app.journal.append(stream, [Counted(n)])
                 sums[stream] = sums.get(stream, 0) + n
             app.catch_up()
-            assert dict(fetch(app, "SELECT name, amount FROM sums")) == sums
+            assert dict(fetch(app, "SELECT stream, total FROM sums")) == sums
         assert used
 
     def test_large_events_of_all_sizes_are_read_ahead(
@@ -184,12 +183,12 @@ class TestReadingAhead(OnPostgres):
         class Sizes(TableProjection[Sum]):
             @on("Large")
             def large(self, row: Sum, event: Event[dict[str, str]]) -> None:
-                row.amount += len(event.data["t"])
+                row.total += len(event.data["t"])
 
         sizes = [chance.randint(500, 1_500) for _ in range(600)]
         app.journal.append("a", [NewEvent({"t": "x" * size}, type="Large") for size in sizes])
         app.catch_up()
-        assert fetch(app, "SELECT name, amount FROM sizes") == [("a", sum(sizes))]
+        assert fetch(app, "SELECT stream, total FROM sizes") == [("a", sum(sizes))]
         assert len(read) > 20
         assert len(used) > 0.8 * len(read)
 

@@ -1,25 +1,18 @@
 """What handlers do to their connection, and others to its tables, while a worker runs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from holdfast import App, Event, Projection, TableProjection, Tx, on
+from holdfast import App, Event, Projection, Tx, on
 from holdfast.runtime.signals import PollFailed, Signal
-from tests.contracts.samples import WAIT_SECONDS, Counted, fetch
+from tests.contracts.samples import WAIT_SECONDS, Counted, Sums, fetch
 from tests.support.limits import set_limits
 
 EVENTS = 30
-
-
-@dataclass
-class Sum:
-    stream: str
-    total: int = 0
 
 
 def take_dicts(connection: psycopg.Connection[Any]) -> None:
@@ -66,12 +59,7 @@ def test_a_column_that_is_altered_meanwhile_is_seen(postgres_url: str) -> None:
         set_limits(app, cached_rows=0)
         app.listen(listen)
 
-        @app.projection
-        class Sums(TableProjection[Sum]):
-            @on(Counted)
-            def counted(self, row: Sum, event: Event[Counted]) -> None:
-                row.total += event.data.n
-
+        app.projection(Sums)
         with app.running():
             for n in range(EVENTS):
                 if n == EVENTS // 2:

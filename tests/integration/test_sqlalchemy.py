@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any, ClassVar
 from uuid import uuid4
 
-import psycopg
 import pytest
 from sqlalchemy import (
     JSON,
@@ -47,7 +46,6 @@ from holdfast import (
 )
 from holdfast.sqlalchemy import connection, session
 from tests.contracts.samples import fetch, status_of
-from tests.integration.databases import EMPTY
 from tests.support.joining import sqlalchemy_url
 
 EVENTS = 12
@@ -86,10 +84,7 @@ def url(request: pytest.FixtureRequest) -> str:
         return "sqlite:///:memory:"
     if request.param == "sqlite":
         return str(request.getfixturevalue("sqlite_url"))
-    shared = str(request.getfixturevalue("shared_postgres_url"))
-    with psycopg.connect(shared, autocommit=True) as raw:
-        raw.execute(EMPTY)
-    return shared
+    return str(request.getfixturevalue("emptied_postgres_url"))
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from holdfast import (
 )
 from holdfast.runtime.signals import PollFailed, Signal
 from tests.contracts.samples import WAIT_SECONDS, Counted, fetch
-from tests.integration.databases import EMPTY
 from tests.support.postgres import wait_until
 
 GATE = 4712
@@ -36,10 +35,8 @@ Handle = Callable[[int, Tx], None]
 
 
 @pytest.fixture
-def app(shared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
-    with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
-        connection.execute(EMPTY)
-    with App(shared_postgres_url) as app:
+def app(emptied_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    with App(emptied_postgres_url) as app:
         yield app
 
 
@@ -70,10 +67,10 @@ def failed(app: App) -> dict[int, str | None]:
 
 
 def test_the_next_handler_is_called_before_a_statement_is_done(
-    app: App, shared_postgres_url: str
+    app: App, emptied_postgres_url: str
 ) -> None:
     opened = threading.Event()
-    with psycopg.connect(shared_postgres_url, autocommit=True) as gate:
+    with psycopg.connect(emptied_postgres_url, autocommit=True) as gate:
         gate.execute("SELECT pg_advisory_lock(%s)", (GATE,))
 
         def open_gate() -> None:
@@ -162,7 +159,7 @@ def test_statements_that_were_never_prepared_are_not_taken_for_prepared(
 
 
 def test_an_error_is_shown_that_is_known_before_anybody_waits(
-    app: App, shared_postgres_url: str
+    app: App, emptied_postgres_url: str
 ) -> None:
     """And not what it has done to the statements behind it."""
     take = "SELECT pg_try_advisory_lock(%s)"
@@ -172,7 +169,7 @@ def test_an_error_is_shown_that_is_known_before_anybody_waits(
             tx.execute("SELECT pg_advisory_xact_lock(%s)", (GATE,))
             tx.write(INSERT, (n,))
             tx.write("SELECT 1")
-            with psycopg.connect(shared_postgres_url, autocommit=True) as other:
+            with psycopg.connect(emptied_postgres_url, autocommit=True) as other:
                 wait_until(  # The error lets go of the lock.
                     lambda: other.execute(take, (GATE,)).fetchone() == (True,),
                     WAIT_SECONDS,

@@ -44,8 +44,7 @@ MODULES = (
     "holdfast.sql.sqlite.database",
     "rich.console",
     "rich.table",
-    "tests.world.process",
-    "tests.world.spoilt",
+    "tests.world.build",
 )
 """Imported beforehand. Nothing happens when they are, and nothing that a test replaces is there."""
 

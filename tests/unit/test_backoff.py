@@ -2,17 +2,15 @@
 
 import math
 from dataclasses import FrozenInstanceError, fields
-from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Backoff, ConfigError, Event, Failure
+from holdfast import Backoff, ConfigError, Failure
+from tests.support.failures import failure_of
 
-AT = datetime(2026, 1, 1, tzinfo=UTC)
 NO_NUMBERS = (-1, math.nan, math.inf, "1", None, True)
 
 REFUSED: list[tuple[str, Any]] = [
@@ -25,29 +23,6 @@ REFUSED: list[tuple[str, Any]] = [
     *(("timeout_seconds", value) for value in (0, -1, math.nan, math.inf, "1", True)),
     *(("schedule", value) for value in (1.0, "1")),
 ]
-
-
-def failure_of(attempt: int) -> Failure:
-    event = Event[Any](
-        position=1,
-        stream="account-1",
-        version=1,
-        id=UUID(int=1),
-        type="credited",
-        data={},
-        metadata={},
-        recorded_at=AT,
-    )
-    return Failure(
-        event=event,
-        error=ValueError("no"),
-        attempt=attempt,
-        position=1,
-        projection="balances",
-        lane="account-1",
-        first_failed_at=AT,
-        failed_at=AT,
-    )
 
 
 def test_the_defaults() -> None:
@@ -146,21 +121,23 @@ def test_a_schedule_takes_the_place_of_the_growth() -> None:
         return failure.attempt * 1.5
 
     backoff = Backoff(schedule=schedule, max_delay_seconds=4, jitter=0)
-    failures = [failure_of(attempt) for attempt in (1, 2, 3)]
+    failures = [failure_of(ValueError("no"), attempt=attempt) for attempt in (1, 2, 3)]
     assert [backoff.delay(f.attempt, f) for f in failures] == [1.5, 3, 4]
     assert seen == failures
 
 
 @pytest.mark.parametrize(("said", "seconds"), [(-5.0, 0.0), (0, 0.0), (math.inf, 5.0)])
 def test_a_schedule_is_kept_within_bounds(said: float, seconds: float) -> None:
-    assert Backoff(schedule=lambda _: said, jitter=0).delay(1, failure_of(1)) == seconds
+    assert (
+        Backoff(schedule=lambda _: said, jitter=0).delay(1, failure_of(ValueError("no"))) == seconds
+    )
 
 
 def test_a_schedule_that_says_nothing_of_use_is_an_error() -> None:
     with pytest.raises(ValueError, match="NaN"):
-        Backoff(schedule=lambda _: math.nan).delay(1, failure_of(1))
+        Backoff(schedule=lambda _: math.nan).delay(1, failure_of(ValueError("no")))
     with pytest.raises(TypeError):
-        Backoff(schedule=lambda _: None).delay(1, failure_of(1))  # type: ignore[arg-type, return-value]
+        Backoff(schedule=lambda _: None).delay(1, failure_of(ValueError("no")))  # type: ignore[arg-type, return-value]
 
 
 def test_jitter_differs() -> None:
@@ -193,7 +170,7 @@ def test_delays_never_shrink_nor_exceed_the_longest(
 @given(jitter=st.floats(0, 1), attempt=st.integers(1, 100), said=st.none() | st.floats(0, 100))
 def test_jitter_stays_within_its_share(jitter: float, attempt: int, said: float | None) -> None:
     schedule = None if said is None else lambda _: said
-    failure = failure_of(attempt)
+    failure = failure_of(ValueError("no"), attempt=attempt)
     plain = Backoff(schedule=schedule, jitter=0).delay(attempt, failure)
     seconds = Backoff(schedule=schedule, jitter=jitter).delay(attempt, failure)
     assert plain * (1 - jitter) <= seconds <= plain

@@ -2,9 +2,7 @@
 
 import math
 from dataclasses import FrozenInstanceError, fields, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -15,7 +13,6 @@ from holdfast import (
     Breaker,
     ConfigError,
     Decision,
-    Event,
     Failure,
     Fatal,
     Limits,
@@ -25,35 +22,11 @@ from holdfast import (
     RetryBudget,
     Skip,
 )
-
-AT = datetime(2026, 1, 1, tzinfo=UTC)
+from tests.support.failures import failure_of
 
 
 class Credited:
     pass
-
-
-def failure_of(error: BaseException, *, age_seconds: float = 0.0) -> Failure:
-    event = Event[Any](
-        position=7,
-        stream="account-1",
-        version=1,
-        id=UUID(int=1),
-        type="credited",
-        data={},
-        metadata={},
-        recorded_at=AT,
-    )
-    return Failure(
-        event=event,
-        error=error,
-        attempt=1,
-        position=7,
-        projection="balances",
-        lane="account-1",
-        first_failed_at=AT,
-        failed_at=AT + timedelta(seconds=age_seconds),
-    )
 
 
 def decision_of(policy: Policy, error: BaseException) -> Any:

@@ -3,6 +3,7 @@
 app              the events, the projections in which any mistake stays visible, build_app
 wanted           what a test wants of a worker, as one value
 worker           the process that tests kill: `holdfast run tests.world.worker:app`
+build            makes the app that is wanted
 process          starts, freezes, wakes, stops and kills such processes
 speech           what all these processes do: they speak, and die with the test
 checks           the promises: nothing lost, doubled or out of order, rows as recomputed

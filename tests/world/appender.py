@@ -18,21 +18,11 @@ from tests.world.wanted import wanted_here
 STREAMS = 7
 
 
-class Appender:
-    """A thread that appends until the block ends. An append that fails is tried again as it is.
+class Background:
+    """A thread that runs in this block until it is told to stop; an error of it is raised then."""
 
-    With the same event ids, since nobody knows whether an append whose connection was cut is in.
-    `may_append` is asked before every append, so that the journal does not run away.
-    """
-
-    def __init__(
-        self, app: App, *, seed: int, may_append: Callable[[], bool] = lambda: True
-    ) -> None:
-        self.acknowledged: list[UUID] = []
-        self.failures = 0
-        self._app, self._may_append = app, may_append
-        self._random = random.Random(seed)
-        self._stop = threading.Event()
+    def __init__(self, run: Callable[[threading.Event], None]) -> None:
+        self._run_until, self._stop = run, threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="appender")
 
@@ -44,7 +34,7 @@ class Appender:
         self.stop()
 
     def stop(self) -> None:
-        """Ends when the append in hand is acknowledged. May be called again."""
+        """Returns when the thread has ended. May be called again."""
         self._stop.set()
         self._thread.join()
         if self._error is not None:
@@ -52,13 +42,33 @@ class Appender:
 
     def _run(self) -> None:
         try:
-            while not self._stop.is_set():
-                if self._may_append():
-                    self._append()
-                else:
-                    time.sleep(0.01)
+            self._run_until(self._stop)
         except BaseException as error:
             self._error = error
+
+
+class Appender(Background):
+    """A thread that appends until the block ends. An append that fails is tried again as it is.
+
+    With the same event ids, since nobody knows whether an append whose connection was cut is in.
+    `may_append` is asked before every append, so that the journal does not run away.
+    """
+
+    def __init__(
+        self, app: App, *, seed: int, may_append: Callable[[], bool] = lambda: True
+    ) -> None:
+        super().__init__(self._append_until)
+        self.acknowledged: list[UUID] = []
+        self.failures = 0
+        self._app, self._may_append = app, may_append
+        self._random = random.Random(seed)
+
+    def _append_until(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            if self._may_append():
+                self._append()
+            else:
+                time.sleep(0.01)
 
     def _append(self) -> None:
         stream, events = random_append(self._random)

@@ -58,7 +58,7 @@ class Wanted:
     publishes: Topic | None = None
     """The worker has no projection of ours: it publishes the journal to this topic."""
     concurrency: int | None = None
-    """Delivers from the outbox, with so many executors."""
+    """Delivers from the outbox, with this number of executors."""
     shards: int = 1
     writes: bool = False
     """The ledger does not wait for its statements."""

@@ -4,82 +4,12 @@
 ledger begins to handle, is a line on the standard output.
 """
 
-import resource
 import threading
-from pathlib import Path
 
-from holdfast import App, Backoff, Poll
-from holdfast.kafka import KafkaPublisher, group_leases, group_worker
-from holdfast.runtime.outbox import bundle_size, relay
-from holdfast.sql.outbox import claims
 from tests.support.limits import set_limits, small_batches
-from tests.world.app import build_app
+from tests.world.build import build_wanted, limit_memory, set_constants
 from tests.world.speech import die_with_parent, say, say_signal
-from tests.world.spoilt import Spoilt, Suffering
-from tests.world.topic import source_of
-from tests.world.wanted import Limits, Topic, Wanted, wanted_here
-from tests.world.watched import Watch
-
-QUICK = Backoff(delay_seconds=0.05, max_delay_seconds=0.2)
-
-
-def build_wanted(wanted: Wanted) -> App:
-    poll = Poll(max_consecutive_failures=wanted.max_failures, failure_backoff=QUICK)
-    if wanted.publishes is not None:
-        return build_publisher(wanted.url, wanted.publishes, poll=poll)
-    watch = Watch(wanted.dies, wanted.trace)
-    spoilt = None if wanted.spoilt is None else Spoilt(Path(wanted.spoilt))
-    suffering = Suffering(spoilt, watch, random_seconds=wanted.random_seconds)
-    return build_app(
-        wanted.url,
-        *wanted.projections,
-        source=None if wanted.reads is None else source_of(wanted.reads),
-        concurrency=wanted.concurrency,
-        shards=wanted.shards,
-        policy=suffering.policy(is_patient=wanted.is_patient),
-        poll=poll,
-        writes=wanted.writes,
-        slow_seconds=wanted.slow_seconds,
-        on_folding=suffering.before,
-        on_handling=suffering.handle,
-        after=suffering.after,
-        open_app=watch.open,
-    )
-
-
-def build_publisher(url: str, into: Topic, *, poll: Poll | None = None) -> App:
-    """An app that publishes its journal to a topic."""
-    app = App(url)
-    poll = poll or Poll(max_consecutive_failures=None, failure_backoff=QUICK)
-
-    @app.projection(poll=poll)
-    class Publish(KafkaPublisher):
-        topic = into.name
-        bootstrap = into.bootstrap
-        timeout_seconds = 2.0
-
-    return app
-
-
-def set_constants(limits: Limits) -> None:
-    if limits.lease_seconds is not None:
-        for module in (relay, claims):
-            module.LEASE_SECONDS = limits.lease_seconds  # type: ignore[attr-defined]
-        relay.TEND_SECONDS = limits.lease_seconds / 4
-    if limits.bundle_lanes is not None:
-        bundle_size.LARGEST_BUNDLE = limits.bundle_lanes
-    if limits.backfill_events is not None:
-        claims.BACKFILL_EVENTS = limits.backfill_events
-    if limits.revoke_seconds is not None:
-        group_worker.REVOKE_SECONDS = limits.revoke_seconds
-    if limits.lease_wait_seconds is not None:
-        group_leases.LEASE_WAIT_SECONDS = limits.lease_wait_seconds
-
-
-def limit_memory(spare_bytes: int) -> None:
-    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (taken + spare_bytes, resource.RLIM_INFINITY))
-
+from tests.world.wanted import wanted_here
 
 if (wanted := wanted_here()) is not None:
     threading.Thread(target=die_with_parent, daemon=True).start()
