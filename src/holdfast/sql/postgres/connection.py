@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -20,7 +20,7 @@ from holdfast.model.row_type import Column, Key, TableSpec
 from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
 from holdfast.runtime.store.transaction import RowChanges
-from holdfast.sql.database import Row, transaction_ended, translating
+from holdfast.sql.database import Row, transaction_ended
 from holdfast.sql.postgres.array_packing import named_arrays, packed, row_arrays
 from holdfast.sql.postgres.handler_tx import PostgresTx
 from holdfast.sql.postgres.prefetch import Prefetch
@@ -290,8 +290,17 @@ class PostgresConnection:
         with suppress(psycopg.Error):
             self._raw.close()
 
-    def _translated(self) -> AbstractContextManager[None]:
-        return translating(psycopg.Error, self._database.own_failure)
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """As `translating`, without a call more: every statement comes through here."""
+        try:
+            yield
+        except HoldfastError:
+            raise
+        except psycopg.Error as error:
+            if (ours := self._database.own_failure(error)) is None:
+                raise
+            raise ours from error
 
 
 def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:
