@@ -19,6 +19,20 @@ class SqlRangeEvents:
     def __init__(self, leadership: Leadership, statements: RangeStatements) -> None:
         self._leadership, self._statements = leadership, statements
 
+    def may_go_on(self, *, refused_after: int | None) -> bool:
+        """Whether the next events may be applied as a range: nothing is known of any of them.
+
+        `refused_after`: the position after which the database has refused a single event.
+        """
+        leadership, suspects = self._leadership, self._leadership.suspects
+        position = leadership.checkpoint.position
+        return not (
+            (suspects.has_any and suspects.sets_apart)
+            or position in (suspects.range_lost_after, refused_after)
+            or leadership.recovery.known
+            or any(resolved > position for resolved in leadership.lanes.resolved)
+        )
+
     def apply(self, events: EventRange) -> Outcome:
         """Applies one range in one transaction; raises what the database refuses."""
         leadership = self._leadership

@@ -158,29 +158,13 @@ class Runner(Worker):
     def _read(self, leadership: Leadership) -> FeedBatch | RangeBatch:
         """The events that come next."""
         after, reader = leadership.checkpoint.position, self._reader
-        if self._ranges is not None and self._goes_by_range(leadership):
+        if self._ranges is not None and self._ranges.may_go_on(refused_after=reader.refused_after):
             return reader.next_range(after)
         folded = self._feed.folded_through
-        may_fold_on = not (leadership.locks_first or reader.is_narrow or self._sets_apart)
+        sets_apart = self._suspects.has_any and self._suspects.sets_apart
+        may_fold_on = not (leadership.locks_first or reader.is_narrow or sets_apart)
         return reader.next(
-            after if folded is None else folded,
-            begins=folded is None,
-            may_fold_on=may_fold_on,
-        )
-
-    @property
-    def _sets_apart(self) -> bool:
-        return self._suspects.has_any and self._suspects.sets_apart
-
-    def _goes_by_range(self, leadership: Leadership) -> bool:
-        """Whether nothing is known of an event that comes, so that the database may apply it."""
-        position, suspects = leadership.checkpoint.position, self._suspects
-        return not (
-            self._sets_apart
-            or suspects.range_lost_after == position
-            or leadership.recovery.known
-            or self._reader.refused_after == position
-            or any(resolved > position for resolved in leadership.lanes.resolved)
+            after if folded is None else folded, begins=folded is None, may_fold_on=may_fold_on
         )
 
     def _apply(self, leadership: Leadership, batch: FeedBatch | RangeBatch) -> Outcome | None:
