@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from typing import ClassVar
 
 import pytest
@@ -14,6 +15,7 @@ from holdfast.model.backoff import Backoff
 from holdfast.model.event import Event
 from holdfast.model.policy import Breaker, Fatal, Park, Policy, Retry, Skip
 from holdfast.model.projection import Projection, Tx, on
+from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.store.queue_items import QueueSelection
 from tests.contracts.outbox_samples import ALL, AT_ONCE, SUMS, OutboxSample, note
 from tests.contracts.samples import Counted, eventually, execute, fetch, status_of
@@ -131,6 +133,28 @@ class OutboxFailingContract(OutboxSample):
         (item,) = app.queue.list()
         assert (item.status, item.attempts, item.error_type) == ("dead", 3, "WorkerLost")
         assert self.seen(app) == {"a": [1]}
+
+    def test_a_lost_claim_that_is_given_back_still_counts(
+        self, app: App, register: Callable[..., None]
+    ) -> None:
+        """Else an event that ends its process could do so more often than its policy allows."""
+        register()
+        app.journal.append("a", [Counted(1)])
+        app.migrate()
+        relay = app._relay(app._catalog.find("sums"))
+        assert relay.prepare()
+        with closing(app._open_session()) as session, closing(Invoker()) as invoker:
+            executor = relay.executor(session, invoker)
+            (first,) = executor.claims.claim("first", lanes=1, items=1)
+            assert not first.was_lost
+            execute(
+                app, "UPDATE holdfast_lane SET due_at = (SELECT recorded_at FROM holdfast_event)"
+            )
+            for token in ("second", "third"):
+                (lost,) = executor.claims.claim(token, lanes=1, items=1)
+                assert lost.was_lost
+                executor.give_back(token, [lost])
+                assert self.items(app) == [("a", "processing", 1)]
 
     @pytest.fixture
     def quick_leases(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,6 +211,17 @@ def test_events_of_closed_lanes_wait_wherever_they_are_looked_up(
             assert sorted(item.position - 1 for item in items) == waiting
 
 
+@pytest.mark.parametrize("projection", [Sums, Log])
+def test_what_a_batch_leaves_comes_at_once(projection: type[Sums] | type[Log]) -> None:
+    """A pause is for the head of the feed, and not for events that there was no time for."""
+    with App("sqlite:///:memory:") as app:
+        set_limits(app, batch_seconds=0.0, fold_seconds=0.0)
+        app.projection(poll=Poll(interval_seconds=3_600, wake=False))(projection)
+        for n in range(5):
+            app.journal.append("s0", [Counted(n)])
+        app.catch_up(timeout_seconds=30)
+
+
 def test_a_slow_read_is_no_reason_to_apply_less(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else each event would be read again for the sake of the one before."""
     set_limits(app, chunk_events=20, batch_seconds=0.05, fold_seconds=0.05)

@@ -259,7 +259,8 @@ class Executor:
         self.claims.finish([item.id for item in result.applied])
         for _, _, attempt in result.failed:
             transaction.fail_item(attempt, now)
-        self.claims.unclaim([claim.head.id for claim in result.untried])
+        # A head whose worker is lost stays as it is: the attempt at it was made.
+        self.claims.unclaim([claim.head.id for claim in result.untried if not claim.was_lost])
         untried = dict.fromkeys([claim.lane for claim in result.untried], 0)
         self.claims.release(token, result.gone | untried)
 

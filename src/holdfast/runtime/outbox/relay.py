@@ -259,19 +259,19 @@ class Relay(Worker):
             return
         # It may end the process, and other events that are tried meanwhile would be blamed too.
         executor.give_back(token, [claim for claim in taken if claim is not suspect])
-        with self._changed:
-            self._await_idle()
-        if self._goes_on:
-            self._add(token, [[suspect]])
-            with self._changed:
-                self._await_idle()
-        else:
-            executor.give_back(token, [suspect])
+        self._tokens[token] = 1
+        self._await_idle(executor.claims)
+        self._add(token, [[suspect]])
+        self._await_idle(executor.claims)
 
-    def _await_idle(self) -> None:
-        """Waits until no executor works, with the lock held."""
-        while self._goes_on and (self._busy or self._shares):
-            self._changed.wait(TEND_SECONDS)
+    def _await_idle(self, claims: Claims) -> None:
+        """Waits until no executor works, and looks after the claims meanwhile."""
+        while self._goes_on:
+            with self._changed:
+                if not (self._busy or self._shares):
+                    return
+                self._changed.wait(TEND_SECONDS)
+            self._tend(claims)
 
     def _add(self, token: str, shares: Sequence[Sequence[Claim]]) -> None:
         with self._changed:

@@ -40,6 +40,11 @@ class FeedBatch:
     def count(self) -> int:
         return len(self.events)
 
+    @property
+    def last(self) -> int:
+        """The position behind which everything of the batch is done."""
+        return self.events[-1].position if self.events else self.through
+
 
 @dataclass(frozen=True, slots=True)
 class RangeBatch:
@@ -54,6 +59,10 @@ class RangeBatch:
 
     @property
     def through(self) -> int:
+        return self.range.through
+
+    @property
+    def last(self) -> int:
         return self.range.through
 
     @property

@@ -130,8 +130,10 @@ class Runner(Worker):
                 continue
             self._announce(outcome)  # Signals, after the commit.
             self._arrived = self._has_arrived(leadership)
-            at_head = batch.at_head
-            is_busy = leadership.checkpoint.position > before or batch.held
+            position = leadership.checkpoint.position
+            # Events that there was no time for, or that were refused together, come at once.
+            at_head = batch.at_head and position >= batch.last
+            is_busy = position > before or batch.held
             del batch, outcome  # Nothing of a batch is kept while the next one is read.
             if at_head and not self._arrived:
                 self._wait(leadership, is_busy=is_busy)
