@@ -39,8 +39,6 @@ from tests.support.limits import set_limits
 
 STREAMS = 7
 EVENTS = 60
-QUICK = Poll(interval_seconds=0.001)
-"""A batch that ends before its time is followed by a pause."""
 
 
 @dataclass
@@ -76,8 +74,8 @@ class Log(Projection):
 @pytest.fixture
 def app() -> Iterator[App]:
     with App("sqlite:///:memory:") as app:
-        app.projection(poll=QUICK)(Sums)
-        app.projection(poll=QUICK)(Log)
+        app.projection(Sums)
+        app.projection(Log)
         yield app
 
 
