@@ -258,9 +258,14 @@ class Relay(Worker):
             self._add(token, [taken[at : at + size] for at in range(0, len(taken), size)])
             return
         # It may end the process, and other events that are tried meanwhile would be blamed too.
-        executor.give_back(token, [claim for claim in taken if claim is not suspect])
         self._tokens[token] = 1
-        self._await_idle(executor.claims)
+        try:
+            executor.give_back(token, [claim for claim in taken if claim is not suspect])
+            self._await_idle(executor.claims)
+        except BaseException:
+            del self._tokens[token]
+            self._orphans.append(_Share(token, taken))
+            raise
         self._add(token, [[suspect]])
         self._await_idle(executor.claims)
 
