@@ -1,7 +1,11 @@
 """A suspect event has the process to itself."""
 
+import os
 import threading
 
+import pytest
+
+from holdfast.runtime.failure import exclusive
 from holdfast.runtime.failure.exclusive import ExclusiveRun
 from tests.support.postgres import wait_until
 
@@ -86,3 +90,34 @@ def test_suspects_leave_room_for_the_others() -> None:
     for thread in waiting:
         thread.join(WAIT_SECONDS)
     assert order == ["suspect", "batch", "batch", "suspect", "batch"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_the_child_of_a_fork_waits_for_nothing_of_its_parent() -> None:
+    """A batch and a suspect of other threads exist only in the parent."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def suspect() -> None:
+        with exclusive.exclusive_run.alone():
+            inside.set()
+            leave.wait(WAIT_SECONDS)
+
+    thread = threading.Thread(target=suspect)
+    thread.start()
+    inside.wait(WAIT_SECONDS)
+    pid = os.fork()
+    if pid == 0:
+        tried = threading.Thread(target=_run_both, daemon=True)
+        tried.start()
+        tried.join(2.0)
+        os._exit(int(tried.is_alive()))
+    leave.set()
+    thread.join(WAIT_SECONDS)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _run_both() -> None:
+    with exclusive.exclusive_run.shared():
+        pass
+    with exclusive.exclusive_run.alone():
+        pass
