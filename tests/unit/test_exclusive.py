@@ -13,18 +13,18 @@ WAIT_SECONDS = 30.0
 
 
 def test_batches_go_side_by_side_and_a_suspect_waits_for_them() -> None:
-    solitude = ExclusiveRun()
+    run = ExclusiveRun()
     together, alone = threading.Barrier(3), threading.Event()
     leave, order = threading.Event(), []
 
     def batch() -> None:
-        with solitude.shared():
+        with run.shared():
             together.wait(WAIT_SECONDS)
             leave.wait(WAIT_SECONDS)
             order.append("batch")
 
     def suspect() -> None:
-        with solitude.alone():
+        with run.alone():
             order.append("suspect")
             alone.set()
 
@@ -42,18 +42,18 @@ def test_batches_go_side_by_side_and_a_suspect_waits_for_them() -> None:
 
 
 def test_nothing_begins_beside_a_suspect() -> None:
-    solitude = ExclusiveRun()
+    run = ExclusiveRun()
     inside, leave, begun = threading.Event(), threading.Event(), threading.Event()
     seen: list[bool] = []
 
     def suspect() -> None:
-        with solitude.alone():
+        with run.alone():
             inside.set()
             leave.wait(WAIT_SECONDS)
             seen.append(begun.is_set())
 
     def batch() -> None:
-        with solitude.shared():
+        with run.shared():
             begun.set()
 
     first = threading.Thread(target=suspect)
@@ -70,20 +70,20 @@ def test_nothing_begins_beside_a_suspect() -> None:
 
 def test_suspects_leave_room_for_the_others() -> None:
     """However many they are, and however soon they come again."""
-    solitude, order = ExclusiveRun(), list[str]()
+    run, order = ExclusiveRun(), list[str]()
 
     def come(name: str, *, alone: bool) -> threading.Thread:
         def work() -> None:
-            with solitude.alone() if alone else solitude.shared():
+            with run.alone() if alone else run.shared():
                 order.append(name)
 
-        before = len(solitude._line)
+        before = len(run._line)
         thread = threading.Thread(target=work)
         thread.start()
-        wait_until(lambda: len(solitude._line) > before, WAIT_SECONDS, "it to wait")
+        wait_until(lambda: len(run._line) > before, WAIT_SECONDS, "it to wait")
         return thread
 
-    with solitude.alone():
+    with run.alone():
         waiting = [come("suspect", alone=True), come("batch", alone=False)]
         waiting += [come("batch", alone=False), come("suspect", alone=True)]
         waiting.append(come("batch", alone=False))
