@@ -34,6 +34,7 @@ def test_batches_go_side_by_side_and_a_suspect_waits_for_them() -> None:
     together.wait(WAIT_SECONDS)
     suspected = threading.Thread(target=suspect)
     suspected.start()
+    wait_until(lambda: len(run._line) == 1, WAIT_SECONDS, "the suspect to wait")
     assert not alone.is_set()
     leave.set()
     for thread in (*batches, suspected):
@@ -61,6 +62,7 @@ def test_nothing_begins_beside_a_suspect() -> None:
     inside.wait(WAIT_SECONDS)
     second = threading.Thread(target=batch)
     second.start()
+    wait_until(lambda: begun.is_set() or len(run._line) == 1, WAIT_SECONDS, "the batch to wait")
     leave.set()
     for thread in (first, second):
         thread.join(WAIT_SECONDS)
