@@ -32,7 +32,7 @@ check: .venv/.dev ## Lint, formatting, types and import rules
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports
 
-format: .venv/.dev ## Mend what can be mended by itself
+format: .venv/.dev ## Fix what can be fixed automatically
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -70,7 +70,7 @@ def delivery_of(settings: ProjectionSettings) -> Delivery:
         raise ConfigError("delivery='outbox' is for the journal, and not for a source")
     outbox = outbox_of(settings)
     if source is not None:
-        return Foreign(source.intake())
+        return Foreign(source.foreign_feed())
     if delivery == "outbox":
         return outbox
     return Log() if shards == 1 else Log(shards)

@@ -47,7 +47,7 @@ class Operations(Assembly):
         return lifecycle.owned_tables(self._database, definition)
 
     def audit(self, projection: str | type | None = None, *, limit: int = 100) -> list[AuditRow]:
-        """What people have changed, the latest first: who, when, what and why."""
+        """What operators have changed, the latest first: who, when, what and why."""
         name = None if projection is None else self._catalog.find(projection).name
         self._prepare()
         return read_audit(self._database, name, limit)
@@ -164,8 +164,8 @@ class Operations(Assembly):
                 f"{now.next_shards or now.shards} shards meanwhile"
             )
         raise WaitTimeout(
-            f"projection {name!r} is not in {shards} shards after {timeout_seconds} s; whoever "
-            f"runs it goes on with that, and so does the same command; {back}"
+            f"projection {name!r} is not in {shards} shards after {timeout_seconds} s; its "
+            f"workers go on with that, and so does the same command; {back}"
         )
 
     def depose(

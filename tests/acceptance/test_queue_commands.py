@@ -397,7 +397,7 @@ def test_explain_closed_lanes(any_place: Place) -> None:
     assert (reason["fields"]["lanes"], reason["fields"]["events"]) == (2, 4)
     first = reason["fields"]["heads"][0]
     assert (first["id"], first["lane"], first["error_type"]) == (1, "a", "ValueError")
-    assert "When the cause is mended: holdfast queue requeue 1 3" in reason["advice"]
+    assert "When the cause is fixed: holdfast queue requeue 1 3" in reason["advice"]
     assert "4 in 2 lanes" in any_place.ok("status", "bank:app").out
     status = any_place.statuses()["ledger"]
     assert (status["closed_lanes"], status["queued_events"]) == (2, 4)

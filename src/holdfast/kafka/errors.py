@@ -46,7 +46,7 @@ def failure(error: KafkaError, what: str) -> HoldfastError:
     """An error as ours: StoreUnavailable, which is tried again, unless it is known to last."""
     text = f"{what}: {error.str()} ({error.name()})"
     if error.code() in PERMANENT:
-        return HoldfastError(f"{text}. This does not pass by itself: mend it, then start again")
+        return HoldfastError(f"{text}. This does not pass by itself: fix it, then start again")
     return StoreUnavailable(text, connection_lost=False)
 
 

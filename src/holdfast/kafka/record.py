@@ -223,7 +223,7 @@ def _id(record: Record, id: UUID | str | None) -> UUID:
     except msgspec.ValidationError:
         return uuid5(IDS, id)
     except UnicodeEncodeError as error:
-        raise undecodable(record, "its id is not valid Unicode; mend its producer") from error
+        raise undecodable(record, "its id is not valid Unicode; fix its producer") from error
 
 
 def _id_by_position(record: Record) -> UUID:

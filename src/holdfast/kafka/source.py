@@ -96,7 +96,7 @@ class KafkaSource:
             f"group={self.group!r}, settings={shown})"
         )
 
-    def intake(self) -> ForeignFeed:
+    def foreign_feed(self) -> ForeignFeed:
         """How a projection takes the events of this source."""
         unnumbered = {UNDECODABLE, NOTHING, *([self.tombstones] if self.tombstones else [])}
         return ForeignFeed(
@@ -144,9 +144,9 @@ class KafkaSource:
         ends = self._subscription.brokers.ends_or_fail_fast(self.topics)
         return {partition.feed: end for partition, end in ends.items()}
 
-    def worker(self, definition: Definition, wiring: RunnerContext, *, catches_up: bool) -> Worker:
+    def worker(self, definition: Definition, context: RunnerContext, *, catches_up: bool) -> Worker:
         """The worker that runs a projection on these topics."""
-        return KafkaWorker(definition, wiring, self._subscription, catches_up=catches_up)
+        return KafkaWorker(definition, context, self._subscription, catches_up=catches_up)
 
     def _check(self) -> None:
         if not self.topics or not all(isinstance(t, str) and t for t in self.topics):

@@ -142,7 +142,7 @@ class Database(Protocol):
     """Its SQL for the statements of a SqlProjection."""
 
     wake: WakeSignal
-    """Rings when the journal may have grown."""
+    """Wakes waiting threads when the journal may have grown."""
 
     def connect(self) -> Connection:
         """A connection of one's own: reads may run beside another connection's writes."""
@@ -154,7 +154,7 @@ class Database(Protocol):
         """A shared connection in a transaction that may write."""
 
     def changing(self, lock_seconds: float) -> AbstractContextManager[Connection]:
-        """As `writing`, for what a person does: waits no longer for a lock, else StoreConflict."""
+        """As `writing`, for operators; raises StoreConflict after waiting that long for a lock."""
 
     def appending(self) -> AbstractContextManager[Connection]:
         """A shared connection for one append, which is a single statement and so atomic."""
@@ -178,7 +178,7 @@ class Database(Protocol):
         """Which of these projections some process holds the lease of."""
 
     def depose(self, checkpoint_id: int) -> None:
-        """Takes the lease away from whoever holds it."""
+        """Takes the lease away from the process that holds it."""
 
     def cut_off(self, checkpoint_id: int) -> None:
         """Ends the transaction that the last leader is in, where that can be done."""

@@ -30,7 +30,7 @@ Step = Callable[[Any], None]
 _owners: WeakKeyDictionary[object, tuple[Step, Step | None]] = WeakKeyDictionary()
 _forks = 0
 _ticket: ContextVar[object] = ContextVar("holdfast_forks", default=None)
-"""Shows that this code is past the gate. A context, as for turns: asyncio carries it on."""
+"""Shows that this code is past the gate. A context variable: asyncio carries it on."""
 
 
 graveyard: list[object] = []
@@ -49,7 +49,7 @@ def at_fork(
 
 
 def count() -> int:
-    """How often this process has begun to fork: who opens a descriptor sees whether it leaked."""
+    """The number of forks that this process has begun: it shows whether a new descriptor leaked."""
     return _forks
 
 
@@ -113,7 +113,7 @@ class Gate:
 
 
 calls = Gate()
-"""Whoever calls SQLite is inside."""
+"""Every call of SQLite is inside."""
 
 
 def _before() -> None:

@@ -96,12 +96,12 @@ def _advice(projection: str, reason: Reason) -> Iterator[str]:
 def _advice_for_fault(projection: str, fields: dict[str, Any]) -> Iterator[str]:
     if fields["needs_reset"]:
         yield "Its handler ended the transaction, so the rows may not be what the checkpoint says."
-        yield f"Mend the handler, then build it again: holdfast reset {projection}"
+        yield f"Fix the handler, then build it again: holdfast reset {projection}"
         return
     if fields["is_passed"]:
         yield from _advice_for_item(fields["item"], fields["item_status"])
         return
-    yield "Everything before that is committed. Mend the cause, then start the worker again."
+    yield "Everything before that is committed. Fix the cause, then start the worker again."
     if fields["position"] is not None:
         feed = f" --feed '{fields['feed']}'" if "feed" in fields else ""
         yield (
@@ -116,7 +116,7 @@ def _advice_for_item(item: int | None, status: str | None) -> Iterator[str]:
         yield "The event is out of the way: start the worker again."
         return
     yield f"The event is item {item} of the queue, and is tried as soon as a worker runs it."
-    yield f"Look: holdfast queue show {item}. Mend the cause, then start the worker again."
+    yield f"Look: holdfast queue show {item}. Fix the cause, then start the worker again."
     if status == "failed":
         yield f"To have its attempts begin again at 1: holdfast queue requeue {item}"
     yield (
@@ -132,7 +132,7 @@ def _advice_for_lanes(heads: list[dict[str, Any]]) -> Iterator[str]:
         return
     yield f"Look: holdfast queue show {dead[0]}"
     ids = " ".join(map(str, dead))
-    yield f"When the cause is mended: holdfast queue requeue {ids}"
+    yield f"When the cause is fixed: holdfast queue requeue {ids}"
     early = " ".join(str(head["id"]) for head in heads if head["error_type"] == EARLY)
     if early:
         yield f"To go on without missing versions: holdfast queue requeue {early} --accept-gap"

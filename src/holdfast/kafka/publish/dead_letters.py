@@ -1,4 +1,4 @@
-"""Dead letters: copies of dead events in a topic, for the people and tools that watch it.
+"""Dead letters: copies of dead events in a topic, for operators and tools that watch it.
 
 The transaction that parks a dead event also writes a message about it to the queue, and a sink
 delivers the message. So there is a dead letter if and only if the event is dead, and it arrives at

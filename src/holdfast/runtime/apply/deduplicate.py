@@ -166,7 +166,7 @@ class VersionTracker:
         last = self._last(event.stream)
         if last == NEW:
             first = self._foreign.first_version
-            # One below the first has not been here either: a person has to see it.
+            # One below the first has not been here either: an operator has to see it.
             return "next" if first is None or event.version == first else "early"
         if event.version == last + 1:
             return "next"

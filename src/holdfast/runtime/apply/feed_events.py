@@ -308,7 +308,7 @@ class FeedEvents:
         if why is not None:
             error = HoldfastError(
                 f"event {event.id} can't wait in lane {lane!r}: {why}. See holdfast queue list; "
-                "mend, requeue or resolve what waits, then start the projection again"
+                "fix, requeue or resolve what waits, then start the projection again"
             )
             raise Blocked(event, GiveUp(Fatal(), error))
 

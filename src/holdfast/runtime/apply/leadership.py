@@ -21,9 +21,9 @@ from holdfast.model.lane import unknown_lane
 from holdfast.runtime.apply.deduplicate import deduplication_of
 from holdfast.runtime.apply.outcome import Outcome
 from holdfast.runtime.engines.engine import Engine
+from holdfast.runtime.failure import exclusive
 from holdfast.runtime.failure.attempts import Attempts
 from holdfast.runtime.failure.closed_lanes import ClosedLanes
-from holdfast.runtime.failure.exclusive import exclusive_run
 from holdfast.runtime.failure.suspects import Suspects
 from holdfast.runtime.limits import RuntimeLimits
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
@@ -131,10 +131,10 @@ class Leadership:
         next one knows.
         """
         if event is None or not (self.suspects.has_any and self.suspects.goes_singly):
-            with exclusive_run.shared():
+            with exclusive.exclusive_run.shared():
                 yield
             return
-        with exclusive_run.alone():
+        with exclusive.exclusive_run.alone():
             self.session.mark(self.checkpoint, event, self.suspects.attempt_at(event))
             try:
                 yield

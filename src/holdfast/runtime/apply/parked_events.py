@@ -226,7 +226,7 @@ class ParkedEvents:
     def _try(self, batch: Batch, item: ParkedEvent, drain: _Drain) -> None:
         leadership, lane, own = self._leadership, drain.lane, batch.lane_of(item.event)
         if own != lane and not own.startswith(UNKNOWN):
-            drain.moved[item] = own  # Its handler was mended, and now its lane can be computed.
+            drain.moved[item] = own  # Its handler was fixed, and now its lane can be computed.
             return
         if self._waits_for_unknown(lane, item.event):
             drain.stop = LaneStop(leadership.clock.now() + self._recheck)

@@ -48,16 +48,16 @@ class ClosedLanes:
         """The lane, if it is closed, with the changes of the open transaction."""
         return self.changes.get(lane) or self.closed.get(lane)
 
-    def add(self, entry: NewItem) -> None:
+    def add(self, item: NewItem) -> None:
         """Adds an event to its lane in the open transaction."""
-        if entry.status not in OUTSTANDING:
+        if item.status not in OUTSTANDING:
             return
-        known = self.get(entry.lane)
+        known = self.get(item.lane)
         if known is None:
-            self.changes[entry.lane] = Lane(1, entry.next_attempt_at)
+            self.changes[item.lane] = Lane(1, item.next_attempt_at)
             self._new += 1
         else:
-            self.changes[entry.lane] = Lane(known.events + 1, known.due_at)
+            self.changes[item.lane] = Lane(known.events + 1, known.due_at)
 
     def wake(self, lane: str, at: datetime) -> None:
         """Makes the head of a closed lane due in the open transaction."""
@@ -65,12 +65,12 @@ class ClosedLanes:
         if known is not None:
             self.changes[lane] = Lane(known.events, at)
 
-    def discount(self, entries: Iterable[NewItem]) -> None:
+    def discount(self, items: Iterable[NewItem]) -> None:
         """Takes back the count of items that were in the queue already."""
-        for entry in entries:
-            known = self.changes.get(entry.lane)
-            if known is not None and entry.status in OUTSTANDING:
-                self.changes[entry.lane] = Lane(max(1, known.events - 1), known.due_at)
+        for item in items:
+            known = self.changes.get(item.lane)
+            if known is not None and item.status in OUTSTANDING:
+                self.changes[item.lane] = Lane(max(1, known.events - 1), known.due_at)
 
     def overflow(self, lane: str, limits: Limits) -> str | None:
         """Why the lane can't take one more event, or None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -59,4 +60,13 @@ class ExclusiveRun:
 
 
 exclusive_run = ExclusiveRun()
-"""One for all projections of a process."""
+"""One for all projections of a process. Read it from the module: the child of a fork has its own,
+since the parent's batches never end there."""
+
+
+def _begin_process() -> None:
+    global exclusive_run
+    exclusive_run = ExclusiveRun()
+
+
+os.register_at_fork(after_in_child=_begin_process)

@@ -20,7 +20,9 @@ MAX_AT_ONCE = 8
 
 
 class Inline:
-    """Applies what was just appended, on a thread of its own: an append waits only so long.
+    """Applies what was just appended, on a thread of its own.
+
+    An append waits `inline_seconds` at most.
 
     A lane in which anything else waits, or that is claimed, is left to the relays, and so is an
     event that fails, or that finds too many others at work. A handler that takes too long goes on
@@ -98,14 +100,14 @@ class _Work(threading.Thread):
     ) -> None:
         super().__init__(name="holdfast inline", daemon=True)
         self.projection, self.is_done = target.projection, False
-        self._target_projection, self._stream, self._events = target, stream, events
+        self._target, self._stream, self._events = target, stream, events
         self._ended = ended
 
     def run(self) -> None:
         try:
             # An error is not lost: the events are in the queue, where relays find them.
             with suppress(Exception):
-                self.is_done = self._target_projection.apply(self._stream, self._events)
+                self.is_done = self._target.apply(self._stream, self._events)
         finally:
             self._ended(self)
 

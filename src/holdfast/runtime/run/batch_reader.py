@@ -112,7 +112,7 @@ class BatchReader:
         self._drop_until(after)
         if not self._events:
             self._transaction_bytes += self._fill()
-        room = self._most_events - self._transaction_events
+        room = self.limit - self._transaction_events
         count = min(len(self._events), room)
         if self._suspects.has_any:
             count = min(count, self._suspects.most_together(self._events))
@@ -121,7 +121,7 @@ class BatchReader:
         self._transaction_events += count
         at_head = is_all and self._at_head
         is_full = (
-            self._transaction_events >= self._most_events
+            self._transaction_events >= self.limit
             or self._transaction_bytes >= self._limits.fold_bytes
         )
         return FeedBatch(
@@ -164,10 +164,6 @@ class BatchReader:
     @property
     def limit(self) -> int:
         """The maximum of events of the next transaction."""
-        return self._most_events
-
-    @property
-    def _most_events(self) -> int:
         limit, suspects = self._size.limit, self._suspects
         if suspects.has_any and suspects.is_careful:
             return min(limit, self._limits.careful_events)
@@ -177,7 +173,7 @@ class BatchReader:
         """Reads one chunk to be folded, or as many as a transaction may have; returns the size."""
         size, limits = 0, self._limits
         while not self._stopping():
-            wanted = max(1, self._most_events - len(self._events))
+            wanted = max(1, self.limit - len(self._events))
             limit = min(limits.chunk_events, self._fitting_events, wanted)
             chunk = self._source.read(self._through, limit)
             self._held = chunk.held
@@ -188,7 +184,7 @@ class BatchReader:
             self._through = max(self._through, chunk.events[-1].position)
             self._events += chunk.events
             size += self._fit_to(chunk.events)
-            is_enough = len(self._events) >= self._most_events or size >= limits.batch_bytes
+            is_enough = len(self._events) >= self.limit or size >= limits.batch_bytes
             if self._at_head or self._folds or is_enough:
                 break
         return size

@@ -1,4 +1,4 @@
-"""Where others write the events of a projection."""
+"""The source of a projection whose events another system writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.runtime.run.worker import RunnerContext, Worker
 
 @dataclass(frozen=True, slots=True)
 class ForeignDeadLetter:
-    """A dead event that others have written down.
+    """A dead event that another system has written.
 
     `feed` and `position` say where it was before, if that is one of ours; the event itself has a
     position that no event of a feed has.
@@ -28,25 +28,25 @@ class ForeignDeadLetter:
 
 
 class ForeignSource(Protocol):
-    """Where others write the events of a projection."""
+    """The source of a projection whose events another system writes."""
 
     @property
     def feed(self) -> str:
         """The name of its first feed."""
 
-    def intake(self) -> ForeignFeed:
-        """How a projection takes what comes from there."""
+    def foreign_feed(self) -> ForeignFeed:
+        """What a projection has to know of its feeds: versions, decoding, dead letters."""
 
     def sink(self, projection: str) -> tuple[type[Projection], Policy] | None:
-        """What takes the letters about dead events of a projection, if anybody does."""
+        """The sink of a projection's dead letters, with its policy, if there is one."""
 
     def next_event(self, feed: str, after: int) -> RawEvent | None:
         """The first event of a feed after a position."""
 
     def letters(self, topic: str) -> Iterator[ForeignDeadLetter]:
-        """Dead events in a topic that others have written."""
+        """Dead events in a topic that another system has written."""
 
-    def worker(self, definition: Definition, wiring: RunnerContext, *, catches_up: bool) -> Worker:
+    def worker(self, definition: Definition, context: RunnerContext, *, catches_up: bool) -> Worker:
         """What runs a projection on all its feeds; with `catches_up`, up to their present heads."""
 
     def heads(self) -> Mapping[str, int]:

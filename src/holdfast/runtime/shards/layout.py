@@ -10,8 +10,8 @@ How many there are is written down in the store (see ShardLayout), and changes l
     every shard goes on up to there, and no further
     the last one there: new shards begin at the barrier, the old ones are gone
 
-Each step is one transaction, and whoever runs the projection takes them, so that it does not matter
-who dies on the way.
+Each step is one transaction, and every process that runs the projection can take it. So a process
+may die at any step.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ShardLayouts(Protocol):
         """This process, as the leader of shards."""
 
     def begin(self, projection: str, shards: int) -> ShardLayout:
-        """How many shards it has; so many if it has never run."""
+        """How many shards it has; `shards` if it has never run."""
 
     def layout(self, projection: str) -> ShardLayout:
         """How many shards it has."""

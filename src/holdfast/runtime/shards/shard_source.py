@@ -10,13 +10,13 @@ from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.source import Chunk, Source
 
 PASS_SECONDS = 0.1
-"""So long a shard may keep to itself that events of others have come, before it commits that."""
+"""Maximum time for which a shard passes events of other shards without a commit."""
 
 PASS_EVENTS = 1_000
-"""So many of them at most."""
+"""Maximum number of events of other shards that are passed without a commit."""
 
 READS_AT_ONCE = 8
-"""So many reads without an event of its own, before a shard lets its runner look around."""
+"""Maximum number of reads without an event of its own, before the runner checks its lease."""
 
 
 class ShardSource:
@@ -84,7 +84,7 @@ class ShardSource:
         self._layout, self._others = None, (0, 0)
 
     def _told(self, after: int, chunk: Chunk) -> Chunk:
-        """What is read; for a moment without a word of others' events, each would be a commit."""
+        """The chunk, or for a short time an empty one: to pass others' events is a commit."""
         now = time.monotonic()
         is_soon = now - self._told_at < PASS_SECONDS and chunk.through - after < PASS_EVENTS
         is_due = self._layout is not None and chunk.through == self._layout.barrier

@@ -37,9 +37,6 @@ class RangeSource(Protocol):
 class RangeStatements(Protocol):
     """A SqlProjection's statements on one runner's session."""
 
-    def between(self, after: int, through: int) -> EventRange:
-        """The range between two settled positions."""
-
     def waiting(self, checkpoint: Checkpoint, events: EventRange) -> Iterator[RawEvent]:
         """The events of closed lanes in a range, in order, a few at a time."""
 

@@ -95,7 +95,7 @@ class Transaction(Protocol):
         that all transactions lock the checkpoint first.
         """
 
-    def enqueue(self, checkpoint: Checkpoint, entries: Sequence[NewItem], at: datetime) -> set[int]:
+    def enqueue(self, checkpoint: Checkpoint, items: Sequence[NewItem], at: datetime) -> set[int]:
         """Adds items to the queue; returns the positions that were not in it before."""
 
     def finish_items(self, ids: Sequence[int]) -> None:

@@ -48,11 +48,11 @@ class DeadLetterImport:
         database: Database,
         *,
         projection: str,
-        intake: ForeignFeed,
+        foreign: ForeignFeed,
         lane_of: Callable[[RawEvent], str],
         change: ChangedBy,
     ) -> None:
-        self._database, self._projection, self._intake = database, projection, intake
+        self._database, self._projection, self._foreign = database, projection, foreign
         self._lane_of, self._change = lane_of, change
 
     def bring_in(
@@ -112,7 +112,7 @@ class DeadLetterImport:
             event = letter.event
             if is_known(event) or self._is_queued(connection, names, letter):
                 continue
-            if not self._intake.contiguous:
+            if not self._foreign.contiguous:
                 if letter.position is not None and letter.position <= reached:
                     continue  # The projection has passed it there, and it does not wait.
                 event = msgspec.structs.replace(event, version=event.position)
@@ -137,11 +137,11 @@ class DeadLetterImport:
         self, connection: Connection, events: Sequence[RawEvent]
     ) -> Callable[[RawEvent], bool]:
         projection = {"projection": self._projection}
-        if self._intake.contiguous:
+        if self._foreign.contiguous:
             streams = as_json(sorted({event.stream for event in events}))
             found = connection.run("read_versions", {**projection, "streams": streams})
             versions: dict[str, int] = dict(found)
-            unnumbered = self._intake.unnumbered
+            unnumbered = self._foreign.unnumbered
             return lambda e: e.type not in unnumbered and e.version <= versions.get(e.stream, -1)
         ids = as_json([event.id for event in events])
         seen = {UUID(id_) for (id_,) in connection.run("seen_ids", {**projection, "ids": ids})}

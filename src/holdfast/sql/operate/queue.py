@@ -201,7 +201,7 @@ class Queue:
         letters = DeadLetterImport(
             self._database,
             projection=projection,
-            intake=source.intake(),
+            foreign=source.foreign_feed(),
             lane_of=partial(self._lane_of, projection),
             change=self._by(by, note),
         )
@@ -298,15 +298,15 @@ class Queue:
         Not past an item that came too early: the missing versions may still come.
         """
         source = self._source_of(item.projection)
-        intake = None if source is None else source.intake()
+        foreign = None if source is None else source.foreign_feed()
         if item.status not in OUTSTANDING or item.error_type == EARLY:
             return
-        if intake is not None and not intake.contiguous:
+        if foreign is not None and not foreign.contiguous:
             names = {"projection": item.projection, "feed": item.feed}
             event = [{"id": item.event_id, "position": item.position}]
             connection.run("write_seen", {**names, "events": as_json(event)})
             return
-        unnumbered = {UNDECODABLE} if intake is None else intake.unnumbered
+        unnumbered = {UNDECODABLE} if foreign is None else foreign.unnumbered
         if item.event_type not in unnumbered and not _waits_before(connection, item):
             _pass_version(connection, item, item.version)
 

@@ -24,17 +24,17 @@ from holdfast.sql.values import as_json, moment
 
 
 def enqueue(
-    connection: Connection, checkpoint: Checkpoint, entries: Sequence[NewItem], at: datetime
+    connection: Connection, checkpoint: Checkpoint, items: Sequence[NewItem], at: datetime
 ) -> set[int]:
     """Adds items to the queue; returns the positions that were not in it before."""
     names = of(checkpoint)
-    positions = [entry.event.position for entry in entries]
+    positions = [item.event.position for item in items]
     bounds = {"first": min(positions), "last": max(positions)}
     rows = connection.run("queued_positions", names | bounds)
     known = {row[0] for row in rows}
-    new = [entry for entry in entries if entry.event.position not in known]
-    connection.run_many("enqueue", [names | _item(entry) | {"at": at} for entry in new])
-    return {entry.event.position for entry in new}
+    new = [item for item in items if item.event.position not in known]
+    connection.run_many("enqueue", [names | _item(item) | {"at": at} for item in new])
+    return {item.event.position for item in new}
 
 
 def fail_item(connection: Connection, failed: FailedAttempt, at: datetime) -> None:
@@ -59,15 +59,15 @@ def parked_event(connection: Connection, row: Row) -> ParkedEvent:
     return ParkedEvent(id_, status, moment(next_attempt_at), retries, raw, failures, kept)
 
 
-def _item(entry: NewItem) -> dict[str, Any]:
-    """An entry as the statement reads it."""
+def _item(item: NewItem) -> dict[str, Any]:
+    """An item as the statement reads it."""
     return {
-        **{name: getattr(entry.event, name) for name in JOURNAL_COLUMNS},
-        "kept": kept(entry.event),
-        "lane": entry.lane,
-        "status": entry.status,
-        "next_attempt_at": entry.next_attempt_at,
-        **_errors(entry.history),
+        **{name: getattr(item.event, name) for name in JOURNAL_COLUMNS},
+        "kept": kept(item.event),
+        "lane": item.lane,
+        "status": item.status,
+        "next_attempt_at": item.next_attempt_at,
+        **_errors(item.history),
     }
 
 

@@ -1,4 +1,4 @@
-"""The store that the core's ports describe, written once for all databases."""
+"""A runner's session, and the leases of a process, written once for all databases."""
 
 from __future__ import annotations
 
@@ -193,9 +193,9 @@ class SqlSession:
     @contextmanager
     def transaction(self) -> Iterator[SqlTransaction]:
         with self.connection.transaction():
-            work = SqlTransaction(self.connection, self._advance)
-            yield work
-        if work.has_appended:
+            transaction = SqlTransaction(self.connection, self._advance)
+            yield transaction
+        if transaction.has_appended:
             self.database.announce()
 
     def advance(
@@ -203,10 +203,10 @@ class SqlSession:
     ) -> Checkpoint:
         moved = self.connection.run_at_once("advance", advanced(checkpoint, to), rows)
         if moved is None:
-            with self.transaction() as work:
+            with self.transaction() as transaction:
                 if rows is not None:
-                    work.write_rows(*rows)
-                return work.advance(checkpoint, to)
+                    transaction.write_rows(*rows)
+                return transaction.advance(checkpoint, to)
         return self._moved(checkpoint, moved)
 
     def _advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
@@ -274,7 +274,7 @@ def needs_reset(projection: str) -> ProjectionFaulted:
     """Why a projection can't go on."""
     return ProjectionFaulted(
         f"projection {projection!r} has rows that its checkpoint does not know of, because a "
-        "handler ended the transaction itself; mend the handler, then run "
+        "handler ended the transaction itself; fix the handler, then run "
         f"holdfast reset {projection}"
     )
 

@@ -11,7 +11,6 @@ from holdfast.model.sql_spec import JOURNAL_COLUMNS, SqlSpec
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.transaction import HandlerTx
-from holdfast.sql import event_ranges
 from holdfast.sql.database import Connection, Database, quote
 from holdfast.sql.range_dialect import RangeDialect
 from holdfast.sql.store.checkpoints import of
@@ -50,9 +49,6 @@ class SqlRangeStatements:
             f"SELECT {own.events} FROM {wanted} AND {closed} "
             f"ORDER BY e.position LIMIT {at('limit')}"
         )
-
-    def between(self, after: int, through: int) -> EventRange:
-        return event_ranges.between(self._connection(), after, through)
 
     def waiting(self, checkpoint: Checkpoint, events: EventRange) -> Iterator[RawEvent]:
         params = {**self._params(events), **of(checkpoint), "limit": WAITING_EVENTS}

@@ -70,8 +70,8 @@ class SqlTransaction:
     def advance(self, checkpoint: Checkpoint, to: Advance) -> Checkpoint:
         return self._advance(checkpoint, to)
 
-    def enqueue(self, checkpoint: Checkpoint, entries: Sequence[NewItem], at: datetime) -> set[int]:
-        return enqueue(self._connection, checkpoint, entries, at)
+    def enqueue(self, checkpoint: Checkpoint, items: Sequence[NewItem], at: datetime) -> set[int]:
+        return enqueue(self._connection, checkpoint, items, at)
 
     def finish_items(self, ids: Sequence[int]) -> None:
         if ids:

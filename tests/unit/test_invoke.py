@@ -17,10 +17,10 @@ WAIT_SECONDS = 30.0
 
 
 @pytest.fixture
-def caller() -> Iterator[Invoker]:
-    caller = Invoker()
-    yield caller
-    caller.close()
+def invoker() -> Iterator[Invoker]:
+    invoker = Invoker()
+    yield invoker
+    invoker.close()
 
 
 def never() -> None:
@@ -50,37 +50,37 @@ async def refuse_later() -> None:
 
 
 @pytest.mark.parametrize("function", [add, add_later])
-def test_a_result_comes_back(caller: Invoker, function: object) -> None:
-    assert caller.call(function, 1, 2) == 3  # type: ignore[arg-type]
-    assert caller.call_within(LONG_SECONDS, never, function, 1, 2) == 3  # type: ignore[arg-type]
+def test_a_result_comes_back(invoker: Invoker, function: object) -> None:
+    assert invoker.call(function, 1, 2) == 3  # type: ignore[arg-type]
+    assert invoker.call_within(LONG_SECONDS, never, function, 1, 2) == 3  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("function", [refuse, refuse_later])
-def test_an_error_stays_what_it_is(caller: Invoker, function: object) -> None:
+def test_an_error_stays_what_it_is(invoker: Invoker, function: object) -> None:
     with pytest.raises(Refused):
-        caller.call(function)  # type: ignore[arg-type]
+        invoker.call(function)  # type: ignore[arg-type]
     with pytest.raises(Refused):
-        caller.call_within(LONG_SECONDS, never, function)  # type: ignore[arg-type]
+        invoker.call_within(LONG_SECONDS, never, function)  # type: ignore[arg-type]
 
 
-def test_a_time_out_of_ones_own_is_not_ours(caller: Invoker) -> None:
+def test_a_time_out_of_ones_own_is_not_ours(invoker: Invoker) -> None:
     async def give_up() -> None:
         raise TimeoutError("the other system's")
 
     with pytest.raises(TimeoutError, match="the other system's"):
-        caller.call_within(LONG_SECONDS, never, give_up)
+        invoker.call_within(LONG_SECONDS, never, give_up)
 
 
-def test_coroutines_run_on_one_loop(caller: Invoker) -> None:
+def test_coroutines_run_on_one_loop(invoker: Invoker) -> None:
     async def loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    first = caller.call(loop)
-    assert caller.call(loop) is first
-    assert caller.call_within(LONG_SECONDS, never, loop) is first
+    first = invoker.call(loop)
+    assert invoker.call(loop) is first
+    assert invoker.call_within(LONG_SECONDS, never, loop) is first
 
 
-def test_a_coroutine_sees_the_context_of_its_call(caller: Invoker) -> None:
+def test_a_coroutine_sees_the_context_of_its_call(invoker: Invoker) -> None:
     variable = contextvars.ContextVar("variable", default=0)
 
     async def read() -> int:
@@ -88,8 +88,8 @@ def test_a_coroutine_sees_the_context_of_its_call(caller: Invoker) -> None:
 
     for value in (1, 2):
         token = variable.set(value)
-        assert caller.call(read) == value
-        assert caller.call_within(LONG_SECONDS, never, read) == value
+        assert invoker.call(read) == value
+        assert invoker.call_within(LONG_SECONDS, never, read) == value
         variable.reset(token)
 
 
@@ -100,7 +100,7 @@ def test_close_without_a_coroutine() -> None:
 # Limits
 
 
-def test_what_runs_too_long_is_interrupted_from_another_thread(caller: Invoker) -> None:
+def test_what_runs_too_long_is_interrupted_from_another_thread(invoker: Invoker) -> None:
     interrupted = threading.Event()
     threads: list[threading.Thread] = []
 
@@ -113,14 +113,14 @@ def test_what_runs_too_long_is_interrupted_from_another_thread(caller: Invoker) 
         raise Refused  # As a driver does whose statement was cancelled.
 
     with pytest.raises(TimeoutError, match=r"longer than its limit of 0\.01 s") as found:
-        caller.call_within(0.01, interrupt, run)
+        invoker.call_within(0.01, interrupt, run)
     assert isinstance(found.value.__cause__, Refused)
     assert threads != [threading.current_thread()]
     assert len(threads) == 1
     assert not threads[0].is_alive()
 
 
-def test_a_result_that_is_late_is_none(caller: Invoker) -> None:
+def test_a_result_that_is_late_is_none(invoker: Invoker) -> None:
     interrupted = threading.Event()
 
     def run() -> str:
@@ -128,10 +128,10 @@ def test_a_result_that_is_late_is_none(caller: Invoker) -> None:
         return "late"
 
     with pytest.raises(TimeoutError, match="longer than its limit"):
-        caller.call_within(0.01, interrupted.set, run)
+        invoker.call_within(0.01, interrupted.set, run)
 
 
-def test_a_coroutine_is_cancelled(caller: Invoker) -> None:
+def test_a_coroutine_is_cancelled(invoker: Invoker) -> None:
     ended: list[str] = []
 
     async def run() -> None:
@@ -142,12 +142,12 @@ def test_a_coroutine_is_cancelled(caller: Invoker) -> None:
             raise
 
     with pytest.raises(TimeoutError, match="longer than its limit"):
-        caller.call_within(0.01, lambda: None, run)
+        invoker.call_within(0.01, lambda: None, run)
     assert ended == ["cancelled"]
-    assert caller.call(add_later, 1, 2) == 3
+    assert invoker.call(add_later, 1, 2) == 3
 
 
-def test_a_coroutine_that_ignores_its_end_is_late(caller: Invoker) -> None:
+def test_a_coroutine_that_ignores_its_end_is_late(invoker: Invoker) -> None:
     async def run() -> str:
         try:
             await asyncio.Event().wait()
@@ -156,10 +156,10 @@ def test_a_coroutine_that_ignores_its_end_is_late(caller: Invoker) -> None:
         return "never"
 
     with pytest.raises(TimeoutError, match="longer than its limit"):
-        caller.call_within(0.01, lambda: None, run)
+        invoker.call_within(0.01, lambda: None, run)
 
 
-def test_a_coroutine_that_fails_at_its_end_is_late(caller: Invoker) -> None:
+def test_a_coroutine_that_fails_at_its_end_is_late(invoker: Invoker) -> None:
     async def run() -> None:
         try:
             await asyncio.Event().wait()
@@ -167,11 +167,11 @@ def test_a_coroutine_that_fails_at_its_end_is_late(caller: Invoker) -> None:
             raise Refused
 
     with pytest.raises(TimeoutError, match="longer than its limit") as found:
-        caller.call_within(0.01, lambda: None, run)
+        invoker.call_within(0.01, lambda: None, run)
     assert isinstance(found.value.__cause__, Refused)
 
 
-def test_a_coroutine_that_blocks_is_interrupted(caller: Invoker) -> None:
+def test_a_coroutine_that_blocks_is_interrupted(invoker: Invoker) -> None:
     interrupted = threading.Event()
 
     async def run() -> None:
@@ -179,27 +179,27 @@ def test_a_coroutine_that_blocks_is_interrupted(caller: Invoker) -> None:
         raise Refused
 
     with pytest.raises(TimeoutError, match="longer than its limit") as found:
-        caller.call_within(0.01, interrupted.set, run)
+        invoker.call_within(0.01, interrupted.set, run)
     assert isinstance(found.value.__cause__, Refused)
 
 
-def test_nothing_is_left_behind(caller: Invoker) -> None:
+def test_nothing_is_left_behind(invoker: Invoker) -> None:
     before = threading.active_count()
     for _ in range(3):
-        caller.call_within(LONG_SECONDS, never, add, 1, 2)
+        invoker.call_within(LONG_SECONDS, never, add, 1, 2)
         with pytest.raises(Refused):
-            caller.call_within(LONG_SECONDS, never, refuse)
+            invoker.call_within(LONG_SECONDS, never, refuse)
     assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("seconds", [None, 60.0])
-def test_anything_that_can_be_awaited_is_awaited(caller: Invoker, seconds: float | None) -> None:
+def test_anything_that_can_be_awaited_is_awaited(invoker: Invoker, seconds: float | None) -> None:
     class Later:
         def __await__(self) -> Generator[Any, None, str]:
             yield from asyncio.sleep(0).__await__()
             return "done"
 
     if seconds is None:
-        assert caller.call(Later) == "done"
+        assert invoker.call(Later) == "done"
     else:
-        assert caller.call_within(seconds, never, Later) == "done"
+        assert invoker.call_within(seconds, never, Later) == "done"
