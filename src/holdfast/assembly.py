@@ -125,6 +125,7 @@ class Assembly:
             types=self.events,
             clock=self._clock,
             signals=self._signals,
+            wake=self._database.wake,
             limits=self._limits,
         )
 

@@ -1,5 +1,6 @@
 """Handlers' SQL on PostgreSQL: what the driver prepares and forgets is no event's fault."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -339,3 +340,31 @@ def test_what_returns_no_rows_is_run_once(app: App) -> None:
     handle(app, insert)
     assert failed(app) == {}
     assert written(app) == list(range(12))
+
+
+def test_an_event_that_fails_only_when_it_runs_again(app: App) -> None:
+    """Its success counted already when a later event of its group failed, past one that waits."""
+    calls: Counter[str] = Counter()
+
+    @app.projection(policy=Policy(on_error=Park()))
+    class Written(Projection):
+        tables: ClassVar = {"written": ROWS}
+
+        @on(Counted)
+        def counted(self, event: Event[Counted], tx: Tx) -> None:
+            calls[event.stream] += 1
+            if event.stream in ("closed", "bad") or (event.stream == "a" and calls["a"] == 2):
+                raise ValueError(event.stream)
+            tx.write(INSERT, (event.data.n,))
+
+    app.journal.append("closed", [Counted(0)])
+    app.catch_up()
+    for n, stream in enumerate(["a", "closed", "b", "bad", "c"], 1):
+        app.journal.append(stream, [Counted(n)])
+    app.catch_up()
+    assert written(app) == [1, 3, 5]
+    assert [(item.lane, item.status) for item in app.queue.list()] == [
+        ("closed", "dead"),
+        ("closed", "pending"),
+        ("bad", "dead"),
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 
 class WakeSignal:
@@ -21,13 +22,23 @@ class WakeSignal:
             self.count += 1
             self._changed.notify_all()
 
-    def wait(self, seen: int, timeout_seconds: float) -> bool:
-        """Waits for the first wake-up after the count `seen`; False after the timeout."""
+    def nudge(self) -> None:
+        """Has waiting threads check `also` again; for the others nothing has happened."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(
+        self, seen: int, timeout_seconds: float, also: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Waits for the first wake-up after the count `seen`, or until `also` is true.
+
+        Returns False after the timeout.
+        """
         with self._changed:
             self._waiting += 1
             self.awaited.set()
             try:
-                return self._changed.wait_for(lambda: self.count != seen, timeout_seconds)
+                return self._changed.wait_for(lambda: self.count != seen or also(), timeout_seconds)
             finally:
                 self._waiting -= 1
                 if not self._waiting:

@@ -139,6 +139,8 @@ class HandlerBatch:
         self._largest = self._size = group_events
         self._group: list[tuple[RawEvent, Function]] = []
         """The events since the savepoint, with their handlers."""
+        self._of_earlier_runs = 0
+        """How many events of the group earlier runs have applied."""
         self._callbacks = 0
         """How many callbacks there were at the savepoint."""
 
@@ -146,6 +148,7 @@ class HandlerBatch:
 
     def run(self, events: Iterable[RawEvent]) -> Ran:
         first: RawEvent | None = None
+        self._of_earlier_runs = len(self._group)
         try:
             for event in events:
                 handler = self._calls.handler_of(event)
@@ -215,7 +218,7 @@ class HandlerBatch:
         self._begin_group()
 
     def _begin_group(self) -> None:
-        self._group = []
+        self._group, self._of_earlier_runs = [], 0
         self._callbacks = len(self._lazy.callbacks)
 
     def _blame(self, event: RawEvent, error: BaseException) -> EventFailed:
@@ -255,15 +258,17 @@ class HandlerBatch:
 
         The events behind it are not applied then. If none fails this time, all are applied.
         """
-        first = group[0][0]
+        first, done = group[0][0], self._of_earlier_runs
         self._undo(first, RuntimeError("a statement that an event has written failed"))
         self._begin_group()
-        for event, handler in group:
+        for index, (event, handler) in enumerate(group):
             try:
                 self._calls.call(event, handler, self._lazy, flushes=True)
                 self._transaction.check_intact()
             except BaseException as error:
                 failed = self._blame(event, error)
+                if index < done:
+                    raise Unrepeatable from error  # Its success is counted already.
                 self._undo(event, error)
                 raise failed from error
             self._transaction.savepoint()

@@ -259,9 +259,11 @@ class Executor:
         self.claims.finish([item.id for item in result.applied])
         for _, _, attempt in result.failed:
             transaction.fail_item(attempt, now)
-        # A head whose worker is lost stays as it is: the attempt at it was made.
-        self.claims.unclaim([claim.head.id for claim in result.untried if not claim.was_lost])
-        untried = dict.fromkeys([claim.lane for claim in result.untried], 0)
+        # The attempt at a head whose worker is lost was made, and stays counted.
+        self.claims.expire(token, [claim.lane for claim in result.untried if claim.was_lost])
+        given_back = [claim for claim in result.untried if not claim.was_lost]
+        self.claims.unclaim([claim.head.id for claim in given_back])
+        untried = dict.fromkeys([claim.lane for claim in given_back], 0)
         self.claims.release(token, result.gone | untried)
 
     def _announce(self, result: _Result, seconds: float) -> float | None:

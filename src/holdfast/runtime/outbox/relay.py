@@ -34,13 +34,9 @@ from holdfast.runtime.signals import Started, Stopped
 from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, Claims
 from holdfast.runtime.store.faults import Fault, fault_of
 from holdfast.runtime.store.session import Session
-from holdfast.runtime.store.source import Source
 
 FIRST_CHECK_SECONDS = 0.01
 """First interval of the check whether another process has prepared the projection; it doubles."""
-
-EXECUTOR_CHECK_SECONDS = 0.02
-"""Interval of the claimer's check whether an executor has finished, while it waits for news."""
 
 TEND_SECONDS = 1.0
 """Interval at which a relay tells that it is alive, and looks after its claims."""
@@ -184,12 +180,11 @@ class Relay(Worker):
         """Claims until the relay ends, or the session fails."""
         with closing(self._context.open_session()) as session, closing(Invoker()) as invoker:
             executor = self.executor(session, invoker)
-            source = self._context.open_source(session)
             while self._goes_on:
                 self._give_back(executor, self._orphans)
                 self._tend(executor.claims)
                 if not self._is_pausing(executor):
-                    self._claim(executor, source)
+                    self._claim(executor)
             self._give_back(executor, self._shares)
         return True
 
@@ -223,7 +218,7 @@ class Relay(Worker):
         self._stop.wait(min(left, TEND_SECONDS))
         return True
 
-    def _claim(self, executor: Executor, source: Source) -> None:
+    def _claim(self, executor: Executor) -> None:
         """Claims for all idle executors, or waits until there is something to claim."""
         with self._changed:
             idle = self._concurrency - self._busy - len(self._shares)
@@ -231,7 +226,7 @@ class Relay(Worker):
                 self._changed.wait(TEND_SECONDS)
                 return
             finished = self._finished
-        claims = executor.claims
+        heard, claims = self._context.wake.count, executor.claims
         token = f"{self._id}-{next(self._numbers)}"
         lanes, items = self._bundle_size.lanes_and_items
         wanted = min(lanes * idle, max(lanes, LARGEST_CLAIM))
@@ -247,7 +242,9 @@ class Relay(Worker):
         seconds = self.definition.poll.empty_backoff_seconds
         if left is not None:
             seconds = min(seconds, max(left, 0.005))
-        self._wait(source, seconds if self._until is None else min(seconds, 0.01), finished)
+        seconds = min(seconds, TEND_SECONDS if self._until is None else 0.01)
+        # What an executor has left may be claimed.
+        self._context.wake.wait(heard, seconds, also=lambda: self._finished != finished)
 
     def _share_out(self, executor: Executor, token: str, taken: Sequence[Claim], idle: int) -> None:
         """A share for each idle executor, as far as it goes; a suspect goes alone."""
@@ -283,17 +280,6 @@ class Relay(Worker):
             self._tokens[token] = len(shares)
             self._shares.extend(_Share(token, share) for share in shares)
             self._changed.notify_all()
-
-    def _wait(self, source: Source, seconds: float, finished: int) -> None:
-        """Waits for news, or until an executor has finished: what it left may be claimed."""
-        clock = self._context.clock
-        until = clock.monotonic() + min(seconds, TEND_SECONDS)
-        while self._goes_on:
-            left = until - clock.monotonic()
-            if self._finished != finished or left <= 0:
-                return
-            if source.wait(min(left, EXECUTOR_CHECK_SECONDS) if self._busy else left):
-                return
 
     def _has_arrived(self, claims: Claims, left: float | None, *, is_busy: bool) -> bool:
         """Whether nothing more happens by itself; raises while the projection is paused."""
@@ -392,6 +378,7 @@ class Relay(Worker):
             if not self._tokens[share.token]:
                 del self._tokens[share.token]
             self._changed.notify_all()
+        self._context.wake.nudge()
 
     # Failing
 

@@ -37,6 +37,7 @@ from holdfast.runtime.store.faults import (
 from holdfast.runtime.store.leases import Leases
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
+from holdfast.runtime.wake import WakeSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class RunnerContext:
     types: EventTypes
     clock: Clock
     signals: Signals
+    wake: WakeSignal
     limits: RuntimeLimits = LIMITS
 
 

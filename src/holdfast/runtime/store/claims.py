@@ -122,6 +122,12 @@ class Claims(Protocol):
     def unclaim(self, items: Collection[int]) -> None:
         """In the open transaction: takes back the counted attempts of heads that were not tried."""
 
+    def expire(self, token: str, lanes: Collection[str]) -> None:
+        """In the open transaction: ends claims of lanes whose heads' workers are lost.
+
+        The heads stay as they are, so that the next claim finds them lost.
+        """
+
     def peek(self, after: int, limit: int) -> Sequence[tuple[int, RawEvent]]:
         """The ids and events of the items after an id; nothing is claimed."""
 

@@ -174,6 +174,11 @@ class SqlClaims:
         if items:
             self._connection.run("unclaim_heads", {"ids": as_json(list(items))})
 
+    def expire(self, token: str, lanes: Collection[str]) -> None:
+        if lanes:
+            names = {**self._whose, "token": token, "lanes": as_json(list(lanes))}
+            self._connection.run("expire_claims", {**names, "now": self._clock.now()})
+
     def peek(self, after: int, limit: int) -> list[tuple[int, RawEvent]]:
         names = {**self._whose, "after": after, "limit": limit}
         rows = self._connection.run("peek_items", names)

@@ -105,7 +105,6 @@ class PostgresDatabase:
     def _forked(self) -> None:
         """In the child of a fork: leaves to the parent what is the parent's."""
         _abandon(list(self._opened))
-        forks.graveyard.extend((self._pool, self._notifier, self._lease_connection))
         self._begin_process()
 
     def connect(self) -> PostgresConnection:
