@@ -62,6 +62,9 @@ DEFAULTS: ProjectionSettings = {
 def delivery_of(settings: ProjectionSettings) -> Delivery:
     """How events come to a projection with these settings; raises ConfigError if they are wrong."""
     _check_names(settings, ProjectionSettings)
+    for name in settings.keys() & Outbox.__dataclass_fields__.keys():
+        if settings.get("delivery") != "outbox":
+            raise ConfigError(f"{name}= is for delivery='outbox'; say that too, or leave it out")
     settings = {**DEFAULTS, **settings}
     delivery, source, shards = settings["delivery"], settings["source"], settings["shards"]
     if delivery not in ("log", "outbox"):
@@ -118,7 +121,7 @@ def _only(settings: Mapping[str, Any], names: Mapping[str, Any]) -> Any:
 def _check_names(settings: Mapping[str, Any], known: type) -> None:
     names = known.__annotations__
     for name in settings.keys() - names.keys():
-        raise TypeError(f"there is no setting {name!r}; the settings are {', '.join(names)}")
+        raise ConfigError(f"there is no setting {name!r}; the settings are {', '.join(names)}")
 
 
 class Catalog:

@@ -145,6 +145,8 @@ class OutboxPeopleContract(OutboxSample):
         ("settings", "message"),
         [
             ({"delivery": "post"}, "delivery is 'post'"),
+            ({"mode": "off"}, "mode= is for delivery='outbox'"),
+            ({"shard": 2}, "there is no setting 'shard'; the settings are name"),
             ({"delivery": "outbox", "concurrency": 0}, "concurrency is 0"),
             ({"delivery": "outbox", "mode": "dark"}, "mode is 'dark'"),
             ({"delivery": "outbox", "start": "soon"}, "start is 'soon'"),
