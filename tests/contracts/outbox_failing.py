@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import ClassVar
 
 import pytest
@@ -13,10 +14,13 @@ from holdfast.app import App
 from holdfast.errors import ProjectionFaulted
 from holdfast.model.backoff import Backoff
 from holdfast.model.event import Event
+from holdfast.model.failure import WorkerLost
 from holdfast.model.policy import Breaker, Fatal, Park, Policy, Retry, Skip
 from holdfast.model.projection import Projection, Tx, on
 from holdfast.runtime.engines.invoke import Invoker
-from holdfast.runtime.store.queue_items import QueueSelection
+from holdfast.runtime.store.claims import SUSPECT_LOSSES
+from holdfast.runtime.store.queue_items import Attempt, QueueSelection
+from holdfast.sql.values import as_json
 from tests.contracts.outbox_samples import ALL, AT_ONCE, SUMS, OutboxSample, note
 from tests.contracts.samples import Counted, eventually, execute, fetch, status_of
 
@@ -162,10 +166,10 @@ class OutboxFailingContract(OutboxSample):
         for module in ("runtime.outbox.relay", "runtime.outbox.claim_renewal", "sql.outbox.claims"):
             monkeypatch.setattr(f"holdfast.{module}.LEASE_SECONDS", 1.0)
 
-    @pytest.mark.parametrize("way", ["stopping", "inline", "replay"])
+    @pytest.mark.parametrize("way", ["stopping", "inline", "replay", "suspect"])
     @pytest.mark.usefixtures("quick_leases")
     def test_a_slow_handler_keeps_its_claim(self, app: App, way: str) -> None:
-        """While its worker stops, beside an append, and in the hands of a person."""
+        """While its worker stops, beside an append, replayed, and alone as a suspect."""
         lease = "SELECT due_at FROM holdfast_lane"
         seen: set[str] = set()
         runs: list[int] = []
@@ -193,10 +197,16 @@ class OutboxFailingContract(OutboxSample):
             with app.running():
                 app.journal.append("a", [Counted(1)])
                 eventually(lambda: not app.queue.list())
-        else:
+        elif way == "replay":
             app.journal.append("a", [Counted(1)])
             (item,) = app.queue.list()
             assert app.outbox.replay(item.id, by="me") is None
+        else:
+            app.journal.append("a", [Counted(1)])
+            lost = Attempt(datetime.now(UTC), WorkerLost.__name__, "it ended", "")
+            history = as_json([lost] * SUSPECT_LOSSES)
+            execute(app, f"UPDATE holdfast_queue SET attempts = 2, history = '{history}'")
+            app.catch_up()
         eventually(lambda: not app.queue.list())
         assert runs == [1]
 

@@ -12,7 +12,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -270,6 +270,26 @@ def test_a_killed_leader_loses_its_lease_though_its_child_lives(store_url: str, 
             app.catch_up(timeout_seconds=WAIT_SECONDS)
             assert [status.position for status in app.status()] == [app.journal.head()]
         os.kill(grandchild, 0)  # It lives: else this raises.
+
+
+def test_a_child_does_not_end_its_parents_leases(postgres_url: str, fork: Fork) -> None:
+    """A handler that forks has the runner's lease in the child, which releases it as it ends."""
+    with used_app(postgres_url) as app, closing(app._open_session()) as session:
+        checkpoint = session.open_checkpoint("stocks", "journal")
+        lease = app._database.lease(checkpoint)
+        assert lease is not None
+
+        def work() -> None:
+            assert not lease.held
+            lease.release()
+
+        assert fork(work).await_end() == 0
+        heard = app._database.wake.count
+        with App(postgres_url) as other:
+            other.journal.append("other", [Reserved()])
+        assert app._database.wake.wait(heard, WAIT_SECONDS)
+        assert lease.held
+        lease.release()
 
 
 def test_a_child_has_a_copy_of_a_database_in_memory(fork: Fork) -> None:

@@ -105,6 +105,7 @@ class PostgresDatabase:
     def _forked(self) -> None:
         """In the child of a fork: leaves to the parent what is the parent's."""
         _abandon(list(self._opened))
+        self._lease_connection.abandon()
         self._begin_process()
 
     def connect(self) -> PostgresConnection:

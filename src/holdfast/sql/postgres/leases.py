@@ -63,6 +63,14 @@ class LeaseConnection:
     def is_current(self, raw: psycopg.Connection[Any]) -> bool:
         return raw is self._raw
 
+    def abandon(self) -> None:
+        """In the child of a fork: the connection and its leases are the parent's."""
+        self._lock = threading.RLock()
+        self._raw, self._held = None, set()
+        if self._interrupt is not None:
+            self._interrupt.close()  # To shut it down would end the parent's wait.
+            self._interrupt = None
+
     def close(self) -> None:
         with self._lock:
             self._lose()

@@ -35,7 +35,7 @@ CREATE TABLE holdfast_checkpoint (
     error_event_id    uuid,
     error_event_type  text,
     needs_reset       boolean NOT NULL DEFAULT false,
-    -- Raised by every change that a person makes; a runner that does not know of it can't commit.
+    -- Raised by every change of an operator; a runner that does not know of it can't commit.
     revision          bigint NOT NULL DEFAULT 0,
     paused_at         timestamptz,
     paused_by         text,
@@ -70,7 +70,7 @@ CREATE TABLE holdfast_table (
     definition text NOT NULL
 );
 
--- What waits to be tried, or to be looked at by a person. Where data is empty, payload and metadata
+-- What waits to be tried, or to be looked at by an operator. Where data is empty, payload and metadata
 -- are in the journal.
 CREATE TABLE holdfast_queue (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -121,7 +121,7 @@ CREATE INDEX holdfast_queue_status ON holdfast_queue (status, projection, id)
 CREATE INDEX holdfast_queue_done ON holdfast_queue (projection, feed, updated_at) WHERE status = 'done';
 
 -- Where others write the feed: what waits in a lane in the order of versions, what of it could not be read,
--- and what a person has dealt with. Appends write none of these.
+-- and what an operator has resolved. Appends write none of these.
 CREATE INDEX holdfast_queue_version ON holdfast_queue (projection, feed, lane, version, position)
     WHERE
         feed <> 'journal' AND feed <> 'messages'
@@ -132,14 +132,14 @@ CREATE INDEX holdfast_queue_resolved ON holdfast_queue (projection, feed, stream
     WHERE status = 'resolved';
 
 -- A row for each lane that has something outstanding. due_at: when its head, the smallest position,
--- may be tried; NULL while the head waits for a person.
+-- may be tried; NULL while the head waits for an operator.
 CREATE TABLE holdfast_lane (
     projection text NOT NULL,
     feed       text NOT NULL,
     lane       text COLLATE "C" NOT NULL,
     events     bigint NOT NULL,
     due_at     timestamptz,
-    -- Who has claimed the lane: whoever does not know it may not finish what he began.
+    -- The token of the claim: without it, a worker may not finish what it began.
     token      text,
     -- The lane first, for the same reason as above.
     PRIMARY KEY (lane, projection, feed)

@@ -1,4 +1,4 @@
--- On to a later position, under a new epoch that fences whoever runs it now. What is passed is lost.
+-- On to a later position, under a new epoch that fences the runner that has it now. What is passed is lost.
 UPDATE holdfast_checkpoint
 SET
     position = :position, epoch = epoch + 1, revision = revision + 1, state = 'stopped',

@@ -1,4 +1,4 @@
--- Whether a person has dealt with a version of a stream.
+-- Whether an operator has resolved a version of a stream.
 SELECT 1 FROM holdfast_queue
 WHERE
     status = 'resolved' AND projection = :projection AND feed = :feed

@@ -1,4 +1,4 @@
--- A person has dealt with an event, or with the lack of one: its stream goes on behind it.
+-- An operator has resolved an event, or the lack of one: its stream goes on behind it.
 INSERT INTO holdfast_stream (projection, stream, version, previous, feed)
 VALUES (:projection, :stream, :version, -1, :feed)
 ON CONFLICT (stream, projection) DO UPDATE SET
