@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from holdfast import App, Event, Policy, Poll, Projection, SqlProjection, TableProjection, Tx, on
+from holdfast.catalog import ProjectionSettings
 from holdfast.kafka import KafkaSource
 from holdfast.runtime.store.clock import Clock
 
@@ -116,14 +117,15 @@ def build_app(
         "tally": tally(is_sqlite=is_sqlite),
     }
     for name in projections or PROJECTIONS:
-        app.projection(
-            source=source,
-            policy=policy,
-            poll=poll,
-            shards=1 if name == "tally" else shards,
-            delivery="log" if concurrency is None else "outbox",
-            concurrency=concurrency or 1,
-        )(kinds[name])
+        settings: ProjectionSettings = {
+            "source": source,
+            "policy": policy,
+            "poll": poll,
+            "shards": 1 if name == "tally" else shards,
+        }
+        if concurrency is not None:
+            settings |= {"delivery": "outbox", "concurrency": concurrency}
+        app.projection(**settings)(kinds[name])
     return app
 
 
