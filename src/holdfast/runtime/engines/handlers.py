@@ -168,7 +168,8 @@ class HandlerBatch:
         handler = instead or self._calls.handler_of(event)
         if handler is None:
             return False
-        self._next_group()
+        if self._lazy.tx is None or instead is not None or len(self._group) >= self._size:
+            self._next_group()
         self._call(event, handler, flushes=True)
         return True
 
