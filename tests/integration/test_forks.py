@@ -5,6 +5,7 @@ As gunicorn with --preload, Celery's prefork pool and multiprocessing do it.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -47,6 +48,7 @@ class Child:
     """A forked process that does one thing and ends, without the test's own way out."""
 
     def __init__(self, work: Callable[[], object]) -> None:
+        gc.collect()  # Clients of Kafka that earlier tests have left must not be freed in the child.
         self.pid = os.fork()
         if self.pid == 0:
             code = 1
