@@ -48,7 +48,7 @@ class Child:
     """A forked process that does one thing and ends, without the test's own way out."""
 
     def __init__(self, work: Callable[[], object]) -> None:
-        gc.collect()  # Clients of Kafka that earlier tests have left must not be freed in the child.
+        gc.collect()  # Kafka clients that earlier tests have left must not end in the child.
         self.pid = os.fork()
         if self.pid == 0:
             code = 1
