@@ -27,9 +27,9 @@ from tests.contracts.leases import LeaseContract  # noqa: E402
 from tests.contracts.messages import MessageContract  # noqa: E402
 from tests.contracts.outbox import OutboxContract  # noqa: E402
 from tests.contracts.running import RunningContract  # noqa: E402
-from tests.contracts.sets import SetContract  # noqa: E402
 from tests.contracts.sharing import SharingContract  # noqa: E402
 from tests.contracts.source import SourceContract  # noqa: E402
+from tests.contracts.sql_projections import SqlProjectionContract  # noqa: E402
 from tests.contracts.store import StoreContract  # noqa: E402
 from tests.contracts.tables import TableContract  # noqa: E402
 
@@ -43,9 +43,9 @@ __all__ = [
     "MessageContract",
     "OutboxContract",
     "RunningContract",
-    "SetContract",
     "SharingContract",
     "SourceContract",
+    "SqlProjectionContract",
     "StoreContract",
     "TableContract",
 ]

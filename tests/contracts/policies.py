@@ -177,7 +177,7 @@ class PolicyContract(FailingSums):
         assert self.seen(app) == {"1": [1], "2": [2]}
         assert later == ["2"]
 
-    def test_a_wait_is_not_shortened_by_what_people_do(
+    def test_a_wait_is_not_shortened_by_what_operators_do(
         self, app: App, poison: Poison, register: Callable[..., None]
     ) -> None:
         def decide(failure: Failure) -> Decision:

@@ -1,4 +1,4 @@
-"""People who change the queue without a pause: the projection gets on all the same."""
+"""Operators who change the queue without a pause: the projection gets on all the same."""
 
 import threading
 from collections.abc import Iterator
@@ -35,10 +35,10 @@ BEHIND = QueueSelection(lane="other", status="pending")
 PATIENCE_SECONDS = 0.3
 """For a change that may have to wait for the handler that waits for it."""
 TIRED = 5
-"""So many disturbed attempts of one event, and the people give up."""
+"""So many disturbed attempts of one event, and the operators give up."""
 
 
-class People:
+class Operators:
     """Somebody who resolves an event of another lane whenever a handler is at work."""
 
     def __init__(self, url: str) -> None:
@@ -76,10 +76,10 @@ class People:
 
 
 @pytest.fixture
-def people(store_url: str) -> Iterator[People]:
-    people = People(store_url)
-    yield people
-    people.close()
+def operators(store_url: str) -> Iterator[Operators]:
+    operators = Operators(store_url)
+    yield operators
+    operators.close()
 
 
 @dataclass
@@ -88,55 +88,55 @@ class Tally:
     n: int = 0
 
 
-def folded(people: Any) -> type[Any]:
+def folded(operators: Any) -> type[Any]:
     class Tallies(TableProjection[Tally]):
         table, row, key_columns = "tallies", Tally, ("stream",)
 
         @on(Counted)
         def counted(self, row: Tally, event: Event[Counted]) -> None:
-            people.handle(event.data.n)
+            operators.handle(event.data.n)
             row.n += 1
 
     return Tallies
 
 
-def handled(people: Any) -> type[Any]:
+def handled(operators: Any) -> type[Any]:
     class Tallies(Projection):
         tables: ClassVar = {"tallies": "CREATE TABLE tallies (n bigint)"}
 
         @on(Counted)
         def counted(self, event: Event[Counted], tx: Tx) -> None:
-            people.handle(event.data.n)
+            operators.handle(event.data.n)
             tx.execute(f"INSERT INTO tallies VALUES ({event.data.n:d})")
 
     return Tallies
 
 
 @pytest.fixture(params=[folded, handled])
-def app(request: pytest.FixtureRequest, store_url: str, people: People) -> Iterator[App]:
+def app(request: pytest.FixtureRequest, store_url: str, operators: Operators) -> Iterator[App]:
     with App(store_url) as app:
-        app.projection(policy=Policy(on_error=Park()))(request.param(people))
+        app.projection(policy=Policy(on_error=Park()))(request.param(operators))
         app.journal.append("sick", [Counted(1), Counted(2)])
         app.journal.append("other", [Counted(9)] * 30)
         app.catch_up()
-        assert people.tried == [1, 9]
-        people.tried.clear()
-        people.is_busy = True
+        assert operators.tried == [1, 9]
+        operators.tried.clear()
+        operators.is_busy = True
         yield app
 
 
-def test_a_batch_is_not_done_in_vain_for_ever(app: App, people: People) -> None:
+def test_a_batch_is_not_done_in_vain_for_ever(app: App, operators: Operators) -> None:
     app.journal.append("well", [Counted(3)])
     app.catch_up()
-    assert people.tried.count(3) <= 3
+    assert operators.tried.count(3) <= 3
     assert status_of(app, "tallies").closed_lanes == 2
 
 
-def test_many_rounds_are_not_done_in_vain_for_ever(app: App, people: People) -> None:
+def test_many_rounds_are_not_done_in_vain_for_ever(app: App, operators: Operators) -> None:
     with app.running():
         for n in range(10, 20):
             app.wait_for("tallies", app.journal.append("well", [Counted(n)]).position)
-    assert len(people.tried) <= 10 + 2
+    assert len(operators.tried) <= 10 + 2
 
 
 @pytest.mark.parametrize("change", ["queue", "pause", "append"])
@@ -157,9 +157,9 @@ def test_a_handler_changes_nothing_behind_its_transaction(store_url: str, change
             except HoldfastError as error:
                 errors.append(error)
 
-        people = SimpleNamespace(handle=handle)
+        operators = SimpleNamespace(handle=handle)
         for kind in (folded, handled):
-            app.projection(name=f"{kind.__name__}_tallies")(kind(people))
+            app.projection(name=f"{kind.__name__}_tallies")(kind(operators))
         app.journal.append("a", [Counted(1)])
         app.catch_up()
         assert len(errors) == 2
@@ -167,12 +167,12 @@ def test_a_handler_changes_nothing_behind_its_transaction(store_url: str, change
         assert app.journal.head() == 1
 
 
-def test_a_drain_is_not_done_in_vain_for_ever(app: App, people: People) -> None:
-    people.is_sick = False
+def test_a_drain_is_not_done_in_vain_for_ever(app: App, operators: Operators) -> None:
+    operators.is_sick = False
     app.queue.requeue(SICK, by="me")
     app.catch_up()
-    assert people.tried.count(1) <= 3
-    assert people.tried.count(2) <= 3
+    assert operators.tried.count(1) <= 3
+    assert operators.tried.count(2) <= 3
     assert status_of(app, "tallies").closed_lanes == 1
 
 

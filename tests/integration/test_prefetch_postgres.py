@@ -48,7 +48,7 @@ class TestReadingAhead(OnPostgres):
         execute(app, "DELETE FROM holdfast_event WHERE position > 3")
         assert _read(source, 3) == ids[3:6]
 
-    def test_what_people_may_have_changed_is_read_again(
+    def test_what_operators_may_have_changed_is_read_again(
         self, app: App, source: JournalSource, add: Callable[[int], list[UUID]]
     ) -> None:
         ids = add(9)

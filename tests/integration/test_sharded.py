@@ -51,7 +51,7 @@ class Failures(FailureContract):
     test_a_skipped_event_is_kept_with_its_error = LEFT_OUT
     test_callbacks_come_after_the_commit_alone = LEFT_OUT
     test_a_tx_ends_with_its_handler = LEFT_OUT
-    test_a_wait_is_not_shortened_by_what_people_do = LEFT_OUT
+    test_a_wait_is_not_shortened_by_what_operators_do = LEFT_OUT
     # Others wait as well.
     test_a_breaker_pauses_and_skips_nothing = LEFT_OUT
     test_a_budget_ends_retries = LEFT_OUT

@@ -424,10 +424,10 @@ def test_rows_that_are_not_what_the_checkpoint_says_are_not_taken_over(bench: Be
     assert feeds(app, "lines") == shard_feeds(2)
 
 
-def test_a_transaction_that_people_may_not_interrupt_does_not_pass_the_barrier(
+def test_a_transaction_that_operators_may_not_interrupt_does_not_pass_the_barrier(
     bench: Bench,
 ) -> None:
-    """After people have come between twice, it holds the checkpoint, and goes by what it sees."""
+    """After operators came between twice, it holds the checkpoint, and goes by what it sees."""
     app = bench.app(2, policy=AGAIN)
     small_batches(app, 2)
     set_limits(app, lock_first_seconds=60.0, revisions_in_vain=1)
@@ -480,7 +480,7 @@ def paused(barrier: threading.Barrier, *, times: int) -> Any:
     return wait_and_look
 
 
-def test_people_who_resume_while_shards_change(bench: Bench) -> None:
+def test_operators_who_resume_while_shards_change(bench: Bench) -> None:
     app = bench.app(2, policy=AGAIN)
     append(app, range(20))
     bench.bad = {0}

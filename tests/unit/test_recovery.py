@@ -48,8 +48,8 @@ class Entries(Projection):
         pass
 
 
-class Court:
-    """A judge, with the clock it looks at and the signals it emits."""
+class Deciding:
+    """A recovery, with the clock it looks at and the signals it emits."""
 
     def __init__(self, policy: Policy, **options: Any) -> None:
         self.clock = FixedClock()
@@ -74,15 +74,15 @@ class Court:
 
 
 @pytest.fixture
-def court() -> Iterator[Callable[..., Court]]:
-    courts: list[Court] = []
+def deciding() -> Iterator[Callable[..., Deciding]]:
+    made: list[Deciding] = []
 
-    def make(policy: Policy, **options: Any) -> Court:
-        courts.append(Court(policy, **options))
-        return courts[-1]
+    def make(policy: Policy, **options: Any) -> Deciding:
+        made.append(Deciding(policy, **options))
+        return made[-1]
 
     yield make
-    for each in courts:
+    for each in made:
         each.invoker.close()
 
 
@@ -108,9 +108,9 @@ class Asked:
 # Failures
 
 
-def test_a_failure_tells_everything(court: Callable[..., Court]) -> None:
+def test_a_failure_tells_everything(deciding: Callable[..., Deciding]) -> None:
     asked = Asked(Skip())
-    here, error = court(Policy(on_error=asked)), ValueError("no")
+    here, error = deciding(Policy(on_error=asked)), ValueError("no")
     here.recovery.decide(event_at(7), "lane", error)
     (failure,) = asked.failures
     assert failure.event.data == Credited(5)
@@ -121,9 +121,9 @@ def test_a_failure_tells_everything(court: Callable[..., Court]) -> None:
     assert failure.first_failed_at == failure.failed_at == here.clock.now()
 
 
-def test_attempts_are_counted_and_the_first_time_is_kept(court: Callable[..., Court]) -> None:
+def test_attempts_are_counted_and_the_first_time_is_kept(deciding: Callable[..., Deciding]) -> None:
     asked = Asked(Retry(Backoff.critical()))
-    here = court(Policy(on_error=asked))
+    here = deciding(Policy(on_error=asked))
     start = here.clock.now()
     for _ in range(3):
         here.ask(event_at(1))
@@ -139,8 +139,8 @@ def test_attempts_are_counted_and_the_first_time_is_kept(court: Callable[..., Co
     ]
 
 
-def test_a_record_ends_when_its_event_is_settled(court: Callable[..., Court]) -> None:
-    here = court(Policy())
+def test_a_record_ends_when_its_event_is_settled(deciding: Callable[..., Deciding]) -> None:
+    here = deciding(Policy())
     known = [bool(here.recovery.known)]
     assert here.recovery.forget(event_at(1)) is None
     here.ask(event_at(1))
@@ -153,9 +153,9 @@ def test_a_record_ends_when_its_event_is_settled(court: Callable[..., Court]) ->
     assert here.recovery.history_of(event_at(1)) == FailureHistory()
 
 
-def test_a_record_from_the_queue_is_continued(court: Callable[..., Court]) -> None:
+def test_a_record_from_the_queue_is_continued(deciding: Callable[..., Deciding]) -> None:
     asked = Asked(Park())
-    here = court(Policy(on_error=asked))
+    here = deciding(Policy(on_error=asked))
     first = here.clock.now() - timedelta(hours=1)
     here.recovery.adopt(event_at(1), FailureHistory(attempts=4, first_failed_at=first))
     here.ask(event_at(1))
@@ -163,8 +163,8 @@ def test_a_record_from_the_queue_is_continued(court: Callable[..., Court]) -> No
     assert asked.failures[0].age_seconds == 3600
 
 
-def test_history_and_messages_are_bounded(court: Callable[..., Court]) -> None:
-    here = court(Policy())
+def test_history_and_messages_are_bounded(deciding: Callable[..., Deciding]) -> None:
+    here = deciding(Policy())
     for number in range(MAX_HISTORY + 5):
         here.ask(event_at(1), ValueError(f"{number}: " + "x" * 100_000))
     record = here.recovery.history_of(event_at(1))
@@ -183,10 +183,10 @@ def test_history_and_messages_are_bounded(court: Callable[..., Court]) -> None:
     ],
 )
 def test_a_payload_that_cannot_be_decoded_is_shown_plain(
-    court: Callable[..., Court], data: str, kind: str, expected: object
+    deciding: Callable[..., Deciding], data: str, kind: str, expected: object
 ) -> None:
     asked = Asked(Park())
-    court(Policy(on_error=asked)).ask(event_at(1, data, kind))
+    deciding(Policy(on_error=asked)).ask(event_at(1, data, kind))
     event = asked.failures[0].event
     assert event.data == expected
     assert (event.position, event.stream, event.type) == (1, "account-1", "credited")
@@ -198,14 +198,14 @@ def test_a_payload_that_cannot_be_decoded_is_shown_plain(
 
 @pytest.mark.parametrize("decision", [Fatal(), Skip(), Park(), Park(retry=Backoff())])
 def test_a_final_decision_is_given_at_once(
-    court: Callable[..., Court], decision: Fatal | Skip | Park
+    deciding: Callable[..., Deciding], decision: Fatal | Skip | Park
 ) -> None:
     error = ValueError("no")
-    assert court(Policy(on_error=decision)).ask(event_at(1), error) == GiveUp(decision, error)
+    assert deciding(Policy(on_error=decision)).ask(event_at(1), error) == GiveUp(decision, error)
 
 
-def test_retries_until_they_are_exhausted(court: Callable[..., Court]) -> None:
-    here = court(Policy(on_error=Retry(), backoff=STEADY, exhausted=Park()))
+def test_retries_until_they_are_exhausted(deciding: Callable[..., Deciding]) -> None:
+    here = deciding(Policy(on_error=Retry(), backoff=STEADY, exhausted=Park()))
     error = ValueError("no")
     verdicts = [here.ask(event_at(1), error) for _ in range(4)]
     assert verdicts[:2] == [RetryAfter(2, "retry"), RetryAfter(2, "retry")]
@@ -213,40 +213,40 @@ def test_retries_until_they_are_exhausted(court: Callable[..., Court]) -> None:
     assert here.emitted(Retrying) == [Retrying(*NAMES, 1, 2, 2), Retrying(*NAMES, 1, 3, 2)]
 
 
-def test_a_retry_may_have_its_own_backoff_and_end(court: Callable[..., Court]) -> None:
+def test_a_retry_may_have_its_own_backoff_and_end(deciding: Callable[..., Deciding]) -> None:
     own = Retry(Backoff(max_attempts=2, delay_seconds=4, jitter=0), exhausted=Skip())
-    here = court(Policy(on_error=own, backoff=STEADY, exhausted=Park()))
+    here = deciding(Policy(on_error=own, backoff=STEADY, exhausted=Park()))
     error = ValueError("no")
     assert here.ask(event_at(1)) == RetryAfter(4, "retry")
     assert here.ask(event_at(1), error) == GiveUp(Skip(), error)
 
 
-def test_on_error_is_asked_again_at_every_attempt(court: Callable[..., Court]) -> None:
-    here = court(Policy(on_error=Asked(Retry(), Skip()), backoff=STEADY))
+def test_on_error_is_asked_again_at_every_attempt(deciding: Callable[..., Deciding]) -> None:
+    here = deciding(Policy(on_error=Asked(Retry(), Skip()), backoff=STEADY))
     error = ValueError("no")
     assert here.ask(event_at(1)) == RetryAfter(2, "retry")
     assert here.ask(event_at(1), error) == GiveUp(Skip(), error)
 
 
-def test_an_event_type_has_its_own_policy(court: Callable[..., Court]) -> None:
+def test_an_event_type_has_its_own_policy(deciding: Callable[..., Deciding]) -> None:
     own = Policy(on_error=Retry(), backoff=STEADY, exhausted=Skip())
-    here = court(Policy(event_types={Credited: own}))
+    here = deciding(Policy(event_types={Credited: own}))
     error = ValueError("no")
     assert here.ask(event_at(1)) == RetryAfter(2, "retry")
     assert here.ask(event_at(2, kind="debited"), error) == GiveUp(Fatal(), error)
 
 
-def test_on_error_may_be_a_coroutine(court: Callable[..., Court]) -> None:
+def test_on_error_may_be_a_coroutine(deciding: Callable[..., Deciding]) -> None:
     async def decide(failure: Failure) -> Decision:
         return Park()
 
     error = ValueError("no")
-    assert court(Policy(on_error=decide)).ask(event_at(1), error) == GiveUp(Park(), error)
+    assert deciding(Policy(on_error=decide)).ask(event_at(1), error) == GiveUp(Park(), error)
 
 
-def test_a_schedule_gets_the_failure(court: Callable[..., Court]) -> None:
+def test_a_schedule_gets_the_failure(deciding: Callable[..., Deciding]) -> None:
     backoff = Backoff(schedule=lambda failure: failure.attempt + 0.5, jitter=0)
-    here = court(Policy(on_error=Retry(backoff)))
+    here = deciding(Policy(on_error=Retry(backoff)))
     assert [here.ask(event_at(1)) for _ in range(2)] == [
         RetryAfter(1.5, "retry"),
         RetryAfter(2.5, "retry"),
@@ -270,9 +270,9 @@ def exits(failure: Failure) -> Decision:
 
 @pytest.mark.parametrize("on_error", [raises, raises_later, exits])
 def test_an_on_error_that_raises_is_fatal_and_shows_both_errors(
-    court: Callable[..., Court], on_error: Callable[[Failure], Decision | Awaitable[Decision]]
+    deciding: Callable[..., Deciding], on_error: Callable[[Failure], Decision | Awaitable[Decision]]
 ) -> None:
-    here = court(Policy(on_error=on_error, exhausted=Park()))
+    here = deciding(Policy(on_error=on_error, exhausted=Park()))
     verdict = here.ask(event_at(1), ValueError("the handler has one too"))
     assert isinstance(verdict, GiveUp)
     assert verdict.decision == Fatal()
@@ -286,9 +286,9 @@ def test_an_on_error_that_raises_is_fatal_and_shows_both_errors(
 
 @pytest.mark.parametrize("nonsense", [None, True, "skip", Skip])
 def test_an_on_error_that_returns_nonsense_is_fatal(
-    court: Callable[..., Court], nonsense: Any
+    deciding: Callable[..., Deciding], nonsense: Any
 ) -> None:
-    verdict = court(Policy(on_error=lambda _: nonsense)).ask(event_at(1), ValueError("no"))
+    verdict = deciding(Policy(on_error=lambda _: nonsense)).ask(event_at(1), ValueError("no"))
     assert isinstance(verdict, GiveUp)
     assert verdict.decision == Fatal()
     assert isinstance(verdict.error, PolicyFailed)
@@ -296,21 +296,21 @@ def test_an_on_error_that_returns_nonsense_is_fatal(
     assert "ValueError: no" in str(verdict.error)
 
 
-def test_an_on_error_that_raises_what_it_was_given(court: Callable[..., Court]) -> None:
+def test_an_on_error_that_raises_what_it_was_given(deciding: Callable[..., Deciding]) -> None:
     def again(failure: Failure) -> Decision:
         raise failure.error
 
-    verdict = court(Policy(on_error=again)).ask(event_at(1), ValueError("no"))
+    verdict = deciding(Policy(on_error=again)).ask(event_at(1), ValueError("no"))
     assert isinstance(verdict, GiveUp)
     assert verdict.decision == Fatal()
     assert "ValueError: no" in "".join(traceback.format_exception(verdict.error))
 
 
-def test_a_schedule_that_raises_is_fatal(court: Callable[..., Court]) -> None:
+def test_a_schedule_that_raises_is_fatal(deciding: Callable[..., Deciding]) -> None:
     def schedule(failure: Failure) -> float:
         raise KeyError("schedule has a bug")
 
-    here = court(Policy(on_error=Retry(Backoff(schedule=schedule)), exhausted=Park()))
+    here = deciding(Policy(on_error=Retry(Backoff(schedule=schedule)), exhausted=Park()))
     verdict = here.ask(event_at(1), ValueError("the handler has one too"))
     assert isinstance(verdict, GiveUp)
     assert verdict.decision == Fatal()
@@ -324,11 +324,11 @@ class Mute(Exception):
         raise RuntimeError("no words")
 
 
-def test_errors_without_a_text_can_be_judged(court: Callable[..., Court]) -> None:
+def test_errors_without_a_text_can_be_judged(deciding: Callable[..., Deciding]) -> None:
     def raise_mute(failure: Failure) -> Decision:
         raise Mute
 
-    here = court(Policy(on_error=raise_mute))
+    here = deciding(Policy(on_error=raise_mute))
     verdict = here.ask(event_at(1), Mute())
     assert isinstance(verdict, GiveUp)
     assert "Mute: (no message: str() raised RuntimeError)" in str(verdict.error)
@@ -337,9 +337,9 @@ def test_errors_without_a_text_can_be_judged(court: Callable[..., Court]) -> Non
 # Breaker
 
 
-def test_a_breaker_opens_after_so_many_failures_in_a_row(court: Callable[..., Court]) -> None:
+def test_a_breaker_opens_after_so_many_failures_in_a_row(deciding: Callable[..., Deciding]) -> None:
     asked = Asked(Skip())
-    here = court(Policy(on_error=asked, breaker=Breaker(failures=3, pause_seconds=9)))
+    here = deciding(Policy(on_error=asked, breaker=Breaker(failures=3, pause_seconds=9)))
     verdicts = [here.ask(event_at(position)) for position in (1, 2, 3)]
     assert [type(verdict) for verdict in verdicts] == [GiveUp, GiveUp, RetryAfter]
     assert verdicts[2] == RetryAfter(9, "breaker")
@@ -349,8 +349,8 @@ def test_a_breaker_opens_after_so_many_failures_in_a_row(court: Callable[..., Co
     assert here.emitted(Decided)[2:] == [Decided(*NAMES, 3, "breaker")] * 2
 
 
-def test_a_success_closes_the_breaker(court: Callable[..., Court]) -> None:
-    here = court(Policy(on_error=Skip(), breaker=Breaker(failures=2)))
+def test_a_success_closes_the_breaker(deciding: Callable[..., Deciding]) -> None:
+    here = deciding(Policy(on_error=Skip(), breaker=Breaker(failures=2)))
     assert isinstance(here.ask(event_at(1)), GiveUp)
     here.recovery.state.failures_in_a_row = 0
     assert isinstance(here.ask(event_at(2)), GiveUp)
@@ -360,13 +360,13 @@ def test_a_success_closes_the_breaker(court: Callable[..., Court]) -> None:
     assert len(here.emitted(BreakerOpened)) == 1
 
 
-def test_the_breaker_counts_all_event_types(court: Callable[..., Court]) -> None:
+def test_the_breaker_counts_all_event_types(deciding: Callable[..., Deciding]) -> None:
     policy = Policy(
         on_error=Skip(),
         event_types={"debited": Policy(on_error=Park())},
         breaker=Breaker(failures=2),
     )
-    here = court(policy)
+    here = deciding(policy)
     assert isinstance(here.ask(event_at(1)), GiveUp)
     assert isinstance(here.ask(event_at(2, kind="debited")), RetryAfter)
 
@@ -374,9 +374,9 @@ def test_the_breaker_counts_all_event_types(court: Callable[..., Court]) -> None
 # Budget
 
 
-def test_a_budget_runs_out_and_comes_back(court: Callable[..., Court]) -> None:
+def test_a_budget_runs_out_and_comes_back(deciding: Callable[..., Deciding]) -> None:
     backoff = Backoff(max_attempts=None, delay_seconds=4, multiplier=1, jitter=0)
-    here = court(
+    here = deciding(
         Policy(
             on_error=Retry(backoff),
             exhausted=Park(),
@@ -396,9 +396,13 @@ def test_a_budget_runs_out_and_comes_back(court: Callable[..., Court]) -> None:
     assert here.ask(event_at(3)) == RetryAfter(4, "retry")
 
 
-def test_a_wait_that_does_not_fit_the_budget_is_not_begun(court: Callable[..., Court]) -> None:
+def test_a_wait_that_does_not_fit_the_budget_is_not_begun(
+    deciding: Callable[..., Deciding],
+) -> None:
     backoff = Backoff(delay_seconds=4, jitter=0)
-    here = court(Policy(on_error=Retry(backoff), exhausted=Skip(), budget=RetryBudget(seconds=3.9)))
+    here = deciding(
+        Policy(on_error=Retry(backoff), exhausted=Skip(), budget=RetryBudget(seconds=3.9))
+    )
     error = ValueError("no")
     assert here.ask(event_at(1), error) == GiveUp(Skip(), error)
 
@@ -406,8 +410,8 @@ def test_a_wait_that_does_not_fit_the_budget_is_not_begun(court: Callable[..., C
 # Signals
 
 
-def test_the_signals_of_a_retry(court: Callable[..., Court]) -> None:
-    here = court(Policy(on_error=Retry(), backoff=STEADY))
+def test_the_signals_of_a_retry(deciding: Callable[..., Deciding]) -> None:
+    here = deciding(Policy(on_error=Retry(), backoff=STEADY))
     here.recovery.decide(event_at(1), "lane", ValueError("no"))
     assert here.signals == [
         Failed(*NAMES, 1, "credited", "lane", 1, "ValueError", "no"),
@@ -420,9 +424,9 @@ def test_the_signals_of_a_retry(court: Callable[..., Court]) -> None:
     ("decision", "name"), [(Fatal(), "fatal"), (Skip(), "skip"), (Park(), "park")]
 )
 def test_the_signals_of_a_final_decision(
-    court: Callable[..., Court], decision: Decision, name: str
+    deciding: Callable[..., Deciding], decision: Decision, name: str
 ) -> None:
-    here = court(Policy(on_error=decision))
+    here = deciding(Policy(on_error=decision))
     here.ask(event_at(7), KeyError("no"))
     assert here.signals == [
         Failed(*NAMES, 7, "credited", "account-7", 1, "KeyError", "'no'"),
@@ -431,9 +435,9 @@ def test_the_signals_of_a_final_decision(
 
 
 def test_a_mask_hides_texts_from_signals_and_keeps_them_in_the_record(
-    court: Callable[..., Court],
+    deciding: Callable[..., Deciding],
 ) -> None:
-    here = court(Policy(on_error=Park()), mask=True)
+    here = deciding(Policy(on_error=Park()), mask=True)
     here.ask(event_at(1), ValueError("card 4711"))
     (failed,) = here.emitted(Failed)
     assert isinstance(failed, Failed)

@@ -21,7 +21,7 @@ from tests.contracts.outbox_samples import SUMS, Other, OutboxSample, Seen, note
 from tests.contracts.samples import Counted, eventually, execute, fetch, status_of
 
 
-class OutboxPeopleContract(OutboxSample):
+class OutboxOperatorsContract(OutboxSample):
     """What people do to outbox projections: pauses, modes, commands and settings."""
 
     def test_what_can_not_be_done_to_it(self, app: App, register: Callable[..., None]) -> None:

@@ -57,7 +57,7 @@ class Renamed(msgspec.Struct, rename={"inner": "outer's 100%"}):
     inner: int
 
 
-class SetContract(FailingSums):
+class SqlProjectionContract(FailingSums):
     """Needs a fixture `app`: an App on an empty database; `placeholder` is the driver's own."""
 
     def test_what_a_condition_keeps_out_is_not_computed_for_one_event_either(

@@ -3,21 +3,21 @@
 from typing import ClassVar
 
 from holdfast import App, Park, Policy, Poll, SqlProjection
-from tests.contracts import SetContract
+from tests.contracts import SqlProjectionContract
 from tests.contracts.failing import SOON, shown_items
 from tests.contracts.samples import Counted, fetch
 from tests.integration.databases import OnPostgres, OnSqliteFile, OnSqliteMemory
 
 
-class TestOnSqliteFile(OnSqliteFile, SetContract):
+class TestOnSqliteFile(OnSqliteFile, SqlProjectionContract):
     pass
 
 
-class TestOnSqliteMemory(OnSqliteMemory, SetContract):
+class TestOnSqliteMemory(OnSqliteMemory, SqlProjectionContract):
     pass
 
 
-class TestOnPostgres(OnPostgres, SetContract):
+class TestOnPostgres(OnPostgres, SqlProjectionContract):
     def test_an_event_that_ends_the_connection_is_found(self, app: App) -> None:
         @app.projection(policy=Policy(on_error=Park()), poll=Poll(failure_backoff=SOON))
         class Lines(SqlProjection):
