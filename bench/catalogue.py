@@ -20,6 +20,7 @@ from bench.cases import (
     parked,
     poison,
     processes,
+    retrying,
     slow,
 )
 
@@ -39,6 +40,8 @@ GROUPS = (
     "parked-batch/sqlite",
     "parked-live/postgres",
     "parked-live/sqlite",
+    "retrying/postgres",
+    "retrying/sqlite",
     "poison-table/postgres",
     "poison-table/sqlite",
     "poison-handlers/postgres",
@@ -85,6 +88,7 @@ def catalogue(scale: Scale) -> Catalogue:
         *processes.cases(scale),
         *poison.cases(scale),
         *parked.cases(scale),
+        *retrying.cases(scale),
         *outbox.cases(scale),
         *slow.cases(scale),
         *claims.cases(scale),

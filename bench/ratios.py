@@ -30,6 +30,9 @@ class Ratio:
 SLOW_PER_SECOND = 8 / 0.2
 """What eight handlers at once can do that take 200 ms each."""
 
+ATTEMPT_SECONDS = 0.1
+"""What an attempt at an event takes that is tried again and again."""
+
 MAX_WORKER_BYTES = 250e6
 """The most memory that a worker may have, however long the journal is."""
 
@@ -101,6 +104,23 @@ RATIOS = (
             "parked-batch/sqlite",
             "parked-live/postgres",
             "parked-live/sqlite",
+        )
+    ),
+    *(
+        ratio
+        for database in ("postgres", "sqlite")
+        for ratio in (
+            Ratio(
+                f"retrying/{database}/many",
+                to=2 * ATTEMPT_SECONDS,
+                bar=1.0,
+                measure=Measure.LONG_DELAY,
+            ),
+            Ratio(
+                f"retrying/{database}/many",
+                to=f"retrying/{database}/none",
+                measure=Measure.LONG_DELAY,
+            ),
         )
     ),
     Ratio("drain/postgres/table", to=3_000, bar=1.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 
@@ -9,11 +10,14 @@ import pytest
 
 from holdfast.app import App
 from holdfast.errors import ProjectionFaulted
+from holdfast.model.backoff import Backoff
 from holdfast.model.policy import Limits, Park, Policy
 from holdfast.runtime.signals import Died, Drained, Parked, Queued
 from holdfast.runtime.store.queue_items import QueueSelection
-from tests.contracts.failing import ALL, SOON, FailingSums, Poison, shown_items
-from tests.contracts.samples import execute, fetch, status_of
+from tests.contracts.failing import ALL, IN_PYTHON, SOON, FailingSums, Poison, shown_items
+from tests.contracts.samples import WAIT_SECONDS, execute, fetch, status_of
+
+AT_ONCE = Backoff(max_attempts=None, delay_seconds=1e-6, max_delay_seconds=1e-6)
 
 
 class ParkingContract(FailingSums):
@@ -108,6 +112,60 @@ class ParkingContract(FailingSums):
             app.queue.requeue(ALL, by="me")
             poison.wait_for(Drained)
         assert self.seen(app) == {"1": [11, 21]}
+
+    @pytest.mark.parametrize("register", ["table"], indirect=True)  # It holds no lock meanwhile.
+    @pytest.mark.parametrize("parked", [(11, 12, 13), (11, 21, 31)], ids=["lanes", "events"])
+    def test_a_healthy_event_waits_for_one_attempt_at_a_parked_one(
+        self, app: App, poison: Poison, register: Callable[..., None], parked: tuple[int, ...]
+    ) -> None:
+        register(Policy(on_error=Park()))
+        poison.bad = set(parked)
+        self.append(app, *parked)
+        app.catch_up()
+        poison.bad = set()
+        begun, may_end = threading.Semaphore(0), threading.Semaphore(0)
+
+        def attempt(n: int) -> None:
+            if n in parked:
+                begun.release()
+                assert may_end.acquire(timeout=WAIT_SECONDS)
+
+        poison.check = attempt  # type: ignore[method-assign]
+        app.queue.requeue(ALL, by="me")
+        with app.running():
+            assert begun.acquire(timeout=WAIT_SECONDS)
+            self.append(app, 4)
+            may_end.release()
+            app.wait_for("sums", app.journal.head(), timeout_seconds=WAIT_SECONDS)
+            assert self.seen(app)["4"] == [4]
+            may_end.release(len(parked))
+
+    @IN_PYTHON
+    def test_catch_up_tries_lanes_that_are_always_due_once(
+        self, app: App, poison: Poison, register: Callable[..., None]
+    ) -> None:
+        register(Policy(on_error=Park(retry=AT_ONCE)))
+        poison.bad = {1, 2, 3}
+        self.append(app, 1, 2, 3, 4, 11)
+        app.catch_up()
+        assert self.seen(app) == {"4": [4]}
+        assert {status for status, *_ in shown_items(app)} == {"failed", "pending"}
+        poison.bad = {2}
+        app.catch_up()
+        assert self.seen(app) == {"1": [1, 11], "3": [3], "4": [4]}
+
+    @IN_PYTHON
+    def test_of_many_requeued_lanes_the_oldest_failure_comes_first(
+        self, app: App, poison: Poison, register: Callable[..., None]
+    ) -> None:
+        register(Policy(on_error=Park()))
+        poison.bad = {3, 1, 2}
+        for n in (3, 1, 2):
+            self.append(app, n)
+            app.catch_up()
+        poison.bad = set()
+        self.requeue_all(app)
+        assert [signal.lane for signal in poison.of(Drained)] == ["3", "1", "2"]
 
     def test_too_much_in_a_lane_stops_the_projection(
         self, app: App, poison: Poison, register: Callable[..., None]

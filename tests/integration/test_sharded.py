@@ -50,9 +50,11 @@ class Failures(FailureContract):
     # The order of streams.
     test_a_skipped_event_is_kept_with_its_error = LEFT_OUT
     test_callbacks_come_after_the_commit_alone = LEFT_OUT
+    test_of_many_requeued_lanes_the_oldest_failure_comes_first = LEFT_OUT
     test_a_tx_ends_with_its_handler = LEFT_OUT
     test_a_wait_is_not_shortened_by_what_operators_do = LEFT_OUT
     # Others wait as well.
+    test_a_healthy_event_waits_for_one_attempt_at_a_parked_one = LEFT_OUT
     test_a_breaker_pauses_and_skips_nothing = LEFT_OUT
     test_a_budget_ends_retries = LEFT_OUT
     test_other_event_types_don_t_close_a_breaker = LEFT_OUT

@@ -152,8 +152,11 @@ class PartitionSource:
     def forget(self) -> None:
         """Does nothing: records never change."""
 
+    def has_news(self) -> bool:
+        return self._has_more or self._fetch(1, 0)
+
     def wait(self, timeout_seconds: float) -> bool:
-        if self._events and self._events[-1].position > self._given:
+        if self._has_more:
             # The runner has events that it does not read yet, so it gets no more.
             time.sleep(min(timeout_seconds, STOP_SECONDS))
             return True
@@ -163,6 +166,11 @@ class PartitionSource:
                 return True
             left -= STOP_SECONDS
         return False
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether there are events that the runner has not read."""
+        return bool(self._events) and self._events[-1].position > self._given
 
     def close(self) -> None:
         if self._consumer is not None:

@@ -27,9 +27,9 @@ class RuntimeLimits:
     `loaded_bytes` are loaded at a time, by the size of the rows so far; of the first ones,
     `first_loaded_rows`. Versions of at most `cached_streams` streams stay in memory.
 
-    Parked events. A transaction tries at most `drain_events` of a lane, and a runner drains at most
-    `drain_lanes` between two batches. A waiting lane re-checks by itself after
-    `lane_recheck_seconds`, in case its wake-up was lost.
+    Parked events. A transaction tries at most `drain_events` of a lane. Between two batches a
+    runner drains lanes for `drain_seconds`, or until an event comes, but for one attempt at least.
+    A waiting lane re-checks by itself after `lane_recheck_seconds`, in case its wake-up was lost.
 
     Leases. A runner asks for a lease every `standby_seconds`. It leaves a shard to the process that
     asked for it for `handover_seconds`. While it waits for a retry, it looks for an operator's
@@ -64,7 +64,7 @@ class RuntimeLimits:
     cached_streams: int = 50_000
 
     drain_events: int = 100
-    drain_lanes: int = 100
+    drain_seconds: float = 0.05
     lane_recheck_seconds: float = 30.0
 
     standby_seconds: float = 0.25

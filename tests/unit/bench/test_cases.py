@@ -6,7 +6,7 @@ import pytest
 
 from bench import catch_up, journal, steady
 from bench.case import Sample, WrongResult
-from bench.cases import hand_written, latency, many, parked
+from bench.cases import hand_written, latency, many, parked, retrying
 from bench.connection import connect
 from bench.measure import Measure
 from holdfast.runtime.limits import LIMITS
@@ -69,6 +69,13 @@ def test_parked_lanes_stay_parked(store_url: str, lanes: int) -> None:
     parked.check_live(store_url, sample, lanes=lanes)
     with pytest.raises(WrongResult):
         parked.check_live(store_url, sample, lanes=lanes + 1)
+
+
+def test_events_come_while_lanes_retry(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "ATTEMPT_SECONDS", 0.001)
+    retrying.load(store_url, 3)
+    sample = latency.run(store_url, projecting=retrying.worker, events=5)
+    steady.check(store_url, sample)
 
 
 def test_batches_come_behind_parked_lanes(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,21 +57,55 @@ class ParkedEvents:
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
+        self._round: list[str] = []
+        """The due lanes that have not had their turn, the next one last."""
+        self._tried: set[str] = set()
+        """The lanes whose heads have failed, or must wait."""
+        self._until, self._yields = 0.0, False
 
-    def drain_due(self, announce: Callable[[Outcome], None]) -> None:
-        """Tries the lanes that are due, a transaction each, and announces what came of it."""
+    def forget(self) -> None:
+        """An operator has changed something: all lanes are looked at anew."""
+        self._round.clear()
+        self._tried.clear()
+
+    def drain_due(self, announce: Callable[[Outcome], None], *, yields: bool) -> None:
+        """Tries lanes that are due, a transaction each, and announces what came of it.
+
+        It takes a short time, and one attempt at least. With `yields` no attempt begins once the
+        feed has an event: so a healthy one waits for one attempt at most, whatever is parked.
+        """
         leadership = self._leadership
-        suspects, limits = leadership.suspects, leadership.limits
-        for lane in self._due()[: limits.drain_lanes]:
-            times = limits.single_events if suspects.goes_singly else 1
-            for _ in range(times):
-                # An operator may have opened it meanwhile.
-                if leadership.stopping() or leadership.lanes.get(lane) is None:
-                    break
-                outcome = self._drain_alone(lane) if suspects.goes_singly else self._drain_all(lane)
-                announce(outcome)
-                if not outcome.applied:
-                    break
+        self._until = leadership.clock.monotonic() + leadership.limits.drain_seconds
+        self._yields = yields
+        while (lane := self._next_lane()) is not None:
+            is_alone = leadership.suspects.goes_singly
+            announce(self._drain_alone(lane) if is_alone else self._drain_all(lane))
+            if self._is_over():
+                return
+
+    def has_tried_all(self) -> bool:
+        """Whether no lane is due that may still get on."""
+        leadership = self._leadership
+        return self._tried.issuperset(leadership.lanes.due(leadership.clock.now()))
+
+    def _next_lane(self) -> str | None:
+        """The lane whose turn it is, if any is due. All have their turns before one has another."""
+        leadership = self._leadership
+        if not self._round:
+            self._round = [*reversed(self._due())]
+        now = leadership.clock.now()
+        while self._round and not leadership.stopping():
+            lane = self._round.pop()
+            known = leadership.lanes.get(lane)
+            if known is not None and known.due_at is not None and known.due_at <= now:
+                return lane
+        return None
+
+    def _is_over(self) -> bool:
+        """Whether it is the feed's turn again."""
+        leadership = self._leadership
+        is_late = leadership.clock.monotonic() >= self._until
+        return is_late or leadership.stopping() or (self._yields and leadership.source.has_news())
 
     def _due(self) -> Sequence[str]:
         """The lanes that are due, in the order in which they are tried."""
@@ -191,7 +225,6 @@ class ParkedEvents:
         """
         leadership = self._leadership
         began = leadership.clock.monotonic()
-        until = began + leadership.limits.batch_seconds
         with leadership.transaction() as transaction:
             if transaction is not None:
                 found = self._read(drain.lane, limit)
@@ -206,14 +239,15 @@ class ParkedEvents:
                 batch.expect(events)
                 for item in drain.due:
                     self._try(batch, item, drain)
-                    is_late = leadership.clock.monotonic() >= until
-                    if drain.stop is not None or is_late or leadership.stopping():
+                    if drain.stop is not None or self._is_over():
                         break
                 left = self._left(drain)
                 with batch.finished() as finishing:
                     checkpoint, others = self._write(finishing, drain, left)
         for lane, known in {**others, drain.lane: left}.items():
             leadership.lanes.set(lane, known)
+        if drain.stop is not None or not drain.due:
+            self._tried.add(drain.lane)
         outcome = leadership.committed(checkpoint, [item.event for item in drain.applied])
         events_of = {item.id: item.event for item in drain.due}
         outcome.failed = [(drain.lane, events_of[f.id], f) for f in drain.failed]

@@ -117,12 +117,13 @@ class Runner(Worker):
         The lease is held, and the epoch is ours.
         """
         leadership.checkpoint = leadership.source.check(leadership.checkpoint)
+        at_head = True
         while self._goes_on:
             before = leadership.checkpoint.position
             try:
                 if not self._feed.has_unwritten:
                     self._check(leadership)  # Lease, pause, asked to leave, an operator's change.
-                    self._parked.drain_due(self._announce)  # apply/parked_events
+                    self._parked.drain_due(self._announce, yields=at_head)  # apply/parked_events
                 batch = self._read(leadership)  # batch_reader -> store/source
                 outcome = self._apply(leadership, batch)  # apply/feed_events: one transaction
             except Revised:
@@ -237,6 +238,7 @@ class Runner(Worker):
         """An operator has changed something: goes on from what there is now."""
         self._feed.roll_back()
         self._reader.forget()
+        self._parked.forget()
         leadership.revise(self._elector.still_ours(leadership.session))
 
     def _wait(self, leadership: Leadership, *, is_busy: bool) -> None:
@@ -254,10 +256,9 @@ class Runner(Worker):
             self._stop.wait(seconds)
 
     def _has_arrived(self, leadership: Leadership) -> bool:
-        """Whether the position `until` is reached and no lane is due."""
-        if self._until is None or leadership.checkpoint.position < self._until:
-            return False
-        return not leadership.lanes.due(leadership.clock.now())
+        """Whether the position `until` is reached, and each lane that is due was tried."""
+        is_there = self._until is not None and leadership.checkpoint.position >= self._until
+        return is_there and self._parked.has_tried_all()
 
     # Becoming leader
 
@@ -370,8 +371,8 @@ class Runner(Worker):
         if isinstance(step, GiveUp):
             self._give_up(fault_of(step.error, self._context.clock, event))
             return None
-        what = "a retry of" if step.reason == "retry" else "the circuit breaker, then"
         until = self._context.clock.now() + timedelta(seconds=step.seconds)
+        what = "a retry of" if step.reason == "retry" else "the circuit breaker, then"
         reason = f"{what} event {event.id} ({event.type!r}) at position {event.position}"
         attempts = self._attempts.recovery.history_of(event).last_attempts
         has_died = bool(attempts) and attempts[-1].error_type == ProcessDied.__name__

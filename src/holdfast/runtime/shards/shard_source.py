@@ -75,6 +75,9 @@ class ShardSource:
         self._look_again()
         self._source.forget()
 
+    def has_news(self) -> bool:
+        return self._source.has_news()
+
     def wait(self, timeout_seconds: float) -> bool:
         if self._is_silent:
             timeout_seconds = min(timeout_seconds, PASS_SECONDS)

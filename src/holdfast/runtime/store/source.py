@@ -52,5 +52,8 @@ class Source(Protocol):
     def forget(self) -> None:
         """Drops events that were read ahead: an operator has changed something."""
 
+    def has_news(self) -> bool:
+        """Whether the feed is known to have grown since the last read. Never waits."""
+
     def wait(self, timeout_seconds: float) -> bool:
         """Waits until the feed may have grown since the last read; False after the timeout."""

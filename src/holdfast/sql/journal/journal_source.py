@@ -93,6 +93,9 @@ class JournalSource:
         if not self._session.is_resting:
             self._session.connection.forget_ahead()
 
+    def has_news(self) -> bool:
+        return self._wake.count != self._read_at
+
     def wait(self, timeout_seconds: float) -> bool:
         self._rest()
         self._head_reader.rest()
@@ -112,8 +115,7 @@ class JournalSource:
 
     def _fresh_snapshot(self) -> HeadSnapshot | None:
         """A recent snapshot for an idle runner; None if the runner should read by itself."""
-        has_news = self._wake.count != self._read_at
-        if not self._is_idle or (has_news and not self._session.is_resting):
+        if not self._is_idle or (self.has_news() and not self._session.is_resting):
             return None
         try:
             # Half a pause: newer than the snapshot of the last poll.

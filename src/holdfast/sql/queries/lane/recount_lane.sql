@@ -1,4 +1,5 @@
--- Makes the row of a lane say what the queue holds, and ends its claim. Returns nothing for an empty lane.
+-- Makes the row of a lane say what the queue holds, and ends its claim. A head that is to be tried at once is
+-- due since it failed first: of many lanes the oldest comes first. Returns nothing for an empty lane.
 INSERT INTO holdfast_lane (projection, feed, lane, events, due_at)
 SELECT
     q.projection, q.feed, q.lane, count(*),
@@ -7,7 +8,8 @@ SELECT
             CASE
                 WHEN h.status = 'failed' AND coalesce(h.error_type, '') <> 'VersionGap'
                     THEN coalesce(h.next_attempt_at, :at)
-                WHEN h.status <> 'dead' OR h.error_type = 'VersionGap' THEN :at
+                WHEN h.status <> 'dead' OR h.error_type = 'VersionGap'
+                    THEN CASE WHEN h.first_failed_at <= h.updated_at THEN h.first_failed_at ELSE :at END
             END
         FROM holdfast_queue AS h
         WHERE
