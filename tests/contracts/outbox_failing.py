@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -22,7 +23,7 @@ from holdfast.runtime.store.claims import SUSPECT_LOSSES
 from holdfast.runtime.store.queue_items import Attempt, QueueSelection
 from holdfast.sql.values import as_json
 from tests.contracts.outbox_samples import ALL, AT_ONCE, SUMS, OutboxSample, note
-from tests.contracts.samples import Counted, eventually, execute, fetch, status_of
+from tests.contracts.samples import WAIT_SECONDS, Counted, eventually, execute, fetch, status_of
 
 
 class OutboxFailingContract(OutboxSample):
@@ -45,6 +46,34 @@ class OutboxFailingContract(OutboxSample):
         app.catch_up()
         assert self.seen(app) == rest
         self.check_empty(app)
+
+    def test_what_is_tried_again_leaves_workers_free_for_what_is_new(self, app: App) -> None:
+        bad, mark = {"a": 0, "b": 0, "c": 0}, self.placeholder
+        again, may_end = threading.Event(), threading.Event()
+        policy = Policy(on_error=Retry(), backoff=replace(AT_ONCE, max_attempts=None))
+
+        @app.projection(name="sums", delivery="outbox", concurrency=2, policy=policy)
+        class Sums(Projection):
+            tables: ClassVar = {"sums": SUMS}
+
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                if event.stream in bad:
+                    bad[event.stream] += 1
+                    if bad[event.stream] > 1:
+                        again.set()
+                        assert may_end.wait(WAIT_SECONDS)
+                    raise ValueError("bad")
+                note(tx, event, mark)
+
+        for stream in bad:
+            app.journal.append(stream, [Counted(1)])
+        with app.running():
+            assert again.wait(WAIT_SECONDS)
+            eventually(lambda: all(bad.values()))
+            app.journal.append("new", [Counted(2)])
+            eventually(lambda: self.seen(app) == {"new": [2]})
+            may_end.set()
 
     def test_attempts_are_counted_and_end(
         self, app: App, bad: set[int], register: Callable[..., None]
@@ -149,13 +178,13 @@ class OutboxFailingContract(OutboxSample):
         assert relay.prepare()
         with closing(app._open_session()) as session, closing(Invoker()) as invoker:
             executor = relay.executor(session, invoker)
-            (first,) = executor.claims.claim("first", lanes=1, items=1)
+            (first,) = executor.claims.claim("first", lanes=1, again=1, items=1)
             assert not first.was_lost
             execute(
                 app, "UPDATE holdfast_lane SET due_at = (SELECT recorded_at FROM holdfast_event)"
             )
             for token in ("second", "third"):
-                (lost,) = executor.claims.claim(token, lanes=1, items=1)
+                (lost,) = executor.claims.claim(token, lanes=1, again=1, items=1)
                 assert lost.was_lost
                 executor.give_back(token, [lost])
                 assert self.items(app) == [("a", "processing", 1)]

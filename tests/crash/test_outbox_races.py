@@ -140,7 +140,7 @@ def test_a_claim_that_waits_for_an_operator_sees_the_change(
     def claim() -> None:
         with closing(SqlSession(app._database)) as session:
             claims = SqlClaims(session, app._catalog.find("sums"), clock=SystemClock())
-            got.append(claims.claim("token", lanes=1, items=1))
+            got.append(claims.claim("token", lanes=1, again=1, items=1))
 
     with psycopg.connect(url) as operator:
         operator.execute("SELECT 1 FROM holdfast_checkpoint FOR UPDATE").fetchall()

@@ -1,6 +1,7 @@
 """Delivery by the queue.
 
 relay          outbox delivery in one process
+shares         what is claimed, in parts for the executors
 executor       attempts at the events of claimed lanes
 bundle_size    the number of lanes in one transaction
 claim_renewal  the renewal of claims

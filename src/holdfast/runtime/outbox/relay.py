@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from uuid import uuid4
 
@@ -29,6 +29,7 @@ from holdfast.runtime.failure.recovery import GiveUp, PolicyState
 from holdfast.runtime.outbox.bundle_size import BundleSize
 from holdfast.runtime.outbox.executor import Executor
 from holdfast.runtime.outbox.shadow import Shadow
+from holdfast.runtime.outbox.shares import Share, Shares
 from holdfast.runtime.run.worker import RunnerContext, Worker
 from holdfast.runtime.signals import Started, Stopped
 from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, Claims
@@ -43,14 +44,6 @@ TEND_SECONDS = 1.0
 
 LARGEST_CLAIM = 400
 """Maximum of lanes that are claimed at once for several executors."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """A part of what was claimed under a token, for one executor."""
-
-    token: str
-    claims: Sequence[Claim]
 
 
 class Relay(Worker):
@@ -77,17 +70,7 @@ class Relay(Worker):
         self._policy_state = PolicyState()
         self._has_begun = False
         self._tend_at = self._renew_at = self._pause_until = 0.0
-        self._changed = threading.Condition()
-        """Guards what claimer and executors share."""
-        self._shares: deque[_Share] = deque()
-        self._busy = 0
-        """How many executors work on a share."""
-        self._finished = 0
-        """How many shares were finished."""
-        self._tokens: dict[str, int] = {}
-        """The tokens of open claims, with the number of their shares."""
-        self._orphans: deque[_Share] = deque()
-        """Shares that a broken connection has left behind: their events have not failed."""
+        self._shares = Shares(self._concurrency, lambda: self._goes_on)
         self._threads: list[threading.Thread] = []
 
     def run(self) -> None:
@@ -153,8 +136,7 @@ class Relay(Worker):
 
     def stop(self) -> None:
         super().stop()
-        with self._changed:
-            self._changed.notify_all()
+        self._shares.wake()
 
     # The claimer
 
@@ -181,11 +163,11 @@ class Relay(Worker):
         with closing(self._context.open_session()) as session, closing(Invoker()) as invoker:
             executor = self.executor(session, invoker)
             while self._goes_on:
-                self._give_back(executor, self._orphans)
+                self._give_back(executor, self._shares.orphans)
                 self._tend(executor.claims)
                 if not self._is_pausing(executor):
                     self._claim(executor)
-            self._give_back(executor, self._shares)
+            self._give_back(executor, self._shares.waiting)
         return True
 
     def _tend(self, claims: Claims) -> None:
@@ -204,7 +186,7 @@ class Relay(Worker):
             self.prepare()
 
     def _renew(self, claims: Claims) -> None:
-        now, tokens = self._context.clock.monotonic(), list(self._tokens)
+        now, tokens = self._context.clock.monotonic(), self._shares.tokens
         if tokens and now >= self._renew_at:
             claims.renew(tokens)
             self._renew_at = now + LEASE_SECONDS / 3
@@ -214,27 +196,25 @@ class Relay(Worker):
         left = self._pause_until - self._context.clock.monotonic()
         if left <= 0:
             return False
-        self._give_back(executor, self._shares)
+        self._give_back(executor, self._shares.waiting)
         self._stop.wait(min(left, TEND_SECONDS))
         return True
 
     def _claim(self, executor: Executor) -> None:
         """Claims for all idle executors, or waits until there is something to claim."""
-        with self._changed:
-            idle = self._concurrency - self._busy - len(self._shares)
-            if idle <= 0:
-                self._changed.wait(TEND_SECONDS)
-                return
-            finished = self._finished
-        heard, claims = self._context.wake.count, executor.claims
+        shares, finished = self._shares, self._shares.finished
+        idle = shares.idle(TEND_SECONDS)
+        if idle <= 0:
+            return
+        heard, claims, again = self._context.wake.count, executor.claims, shares.again
         token = f"{self._id}-{next(self._numbers)}"
         lanes, items = self._bundle_size.lanes_and_items
         wanted = min(lanes * idle, max(lanes, LARGEST_CLAIM))
-        taken = claims.claim(token, lanes=wanted, items=items)
+        taken = claims.claim(token, lanes=wanted, again=again, items=items)
         if taken:
             self._share_out(executor, token, taken, idle)
             return
-        left, is_busy = claims.next_due()
+        left, is_busy = claims.next_due(again=again > 0)
         self._recovered()
         if self._until is not None and self._has_arrived(claims, left, is_busy=is_busy):
             self._arrived = True
@@ -244,42 +224,33 @@ class Relay(Worker):
             seconds = min(seconds, max(left, 0.005))
         seconds = min(seconds, TEND_SECONDS if self._until is None else 0.01)
         # What an executor has left may be claimed.
-        self._context.wake.wait(heard, seconds, also=lambda: self._finished != finished)
+        self._context.wake.wait(heard, seconds, also=lambda: shares.finished != finished)
 
     def _share_out(self, executor: Executor, token: str, taken: Sequence[Claim], idle: int) -> None:
         """A share for each idle executor, as far as it goes; a suspect goes alone."""
         suspect = next((claim for claim in taken if claim.is_suspect), None)
         if suspect is None:
             lanes, _ = self._bundle_size.lanes_and_items
-            size = max(1, min(lanes, -(-len(taken) // idle)))
-            self._add(token, [taken[at : at + size] for at in range(0, len(taken), size)])
+            new = [claim for claim in taken if not claim.has_failed]
+            size = max(1, min(lanes, -(-len(new) // idle)))
+            parts = [new[at : at + size] for at in range(0, len(new), size)]
+            self._shares.add(token, parts + [[claim] for claim in taken if claim.has_failed])
             return
         # It may end the process, and other events that are tried meanwhile would be blamed too.
-        self._tokens[token] = 1
+        self._shares.reserve(token)
         try:
             executor.give_back(token, [claim for claim in taken if claim is not suspect])
             self._await_idle(executor.claims)
         except BaseException:
-            del self._tokens[token]
-            self._orphans.append(_Share(token, taken))
+            self._shares.leave(token, taken)
             raise
-        self._add(token, [[suspect]])
+        self._shares.add(token, [[suspect]])
         self._await_idle(executor.claims)
 
     def _await_idle(self, claims: Claims) -> None:
         """Waits until no executor works, and looks after the claims meanwhile."""
-        while self._goes_on:
-            with self._changed:
-                if not (self._busy or self._shares):
-                    return
-                self._changed.wait(TEND_SECONDS)
+        while self._goes_on and not self._shares.is_idle(TEND_SECONDS):
             self._tend(claims)
-
-    def _add(self, token: str, shares: Sequence[Sequence[Claim]]) -> None:
-        with self._changed:
-            self._tokens[token] = len(shares)
-            self._shares.extend(_Share(token, share) for share in shares)
-            self._changed.notify_all()
 
     def _has_arrived(self, claims: Claims, left: float | None, *, is_busy: bool) -> bool:
         """Whether nothing more happens by itself; raises while the projection is paused."""
@@ -291,20 +262,16 @@ class Relay(Worker):
             )
         return state.mode != "live" or (left != 0 and not is_busy)
 
-    def _give_back(self, executor: Executor, shares: deque[_Share]) -> None:
+    def _give_back(self, executor: Executor, shares: deque[Share]) -> None:
         """Gives back what nobody will work on here, or not soon."""
-        while True:
-            with self._changed:
-                if not shares:
-                    return
-                share = shares.popleft()
+        while (share := self._shares.take_back(shares)) is not None:
             try:
                 executor.give_back(share.token, share.claims)
             except BaseException:
-                self._orphans.append(share)
+                self._shares.orphans.append(share)
                 raise
-            if shares is not self._orphans:
-                self._close_share(share)
+            if shares is not self._shares.orphans:
+                self._close(share, was_taken=False)
 
     def _end_executors(self) -> None:
         """Waits for handlers that have begun, and keeps their claims meanwhile."""
@@ -316,7 +283,7 @@ class Relay(Worker):
         self._try(self._end_on_a_session)
 
     def _renew_on_a_session(self) -> bool:
-        if self._tokens:
+        if self._shares.tokens:
             with closing(self._context.open_session()) as session:
                 self._renew(self._open_claims(session))
         return True
@@ -324,8 +291,8 @@ class Relay(Worker):
     def _end_on_a_session(self) -> bool:
         with closing(self._context.open_session()) as session, closing(Invoker()) as invoker:
             executor = self.executor(session, invoker)
-            self._give_back(executor, self._orphans)
-            self._give_back(executor, self._shares)
+            self._give_back(executor, self._shares.orphans)
+            self._give_back(executor, self._shares.waiting)
             executor.claims.heartbeat(self._id, self._bundle_size.stats)
         return True
 
@@ -344,40 +311,24 @@ class Relay(Worker):
     def _execute_on_a_session(self, invoker: Invoker) -> bool:
         with closing(self._context.open_session()) as session:
             executor = self.executor(session, invoker)
-            while (share := self._next_share()) is not None:
+            while (share := self._shares.take()) is not None:
                 self._execute(executor, share)
         return True
 
-    def _next_share(self) -> _Share | None:
-        """Waits for a share; None when it is time to end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._shares or not self._goes_on)
-            if not self._goes_on:
-                return None
-            self._busy += 1
-            return self._shares.popleft()
-
-    def _execute(self, executor: Executor, share: _Share) -> None:
+    def _execute(self, executor: Executor, share: Share) -> None:
         try:
             pause_seconds = executor.work(share.token, share.claims)
         except (StoreUnavailable, StoreFailedAt):
-            self._orphans.append(share)
+            self._shares.orphans.append(share)
             raise
         finally:
-            with self._changed:
-                self._busy -= 1
-            self._close_share(share)
+            self._close(share, was_taken=True)
         if pause_seconds is not None:
             self._pause_until = self._context.clock.monotonic() + pause_seconds
         self._recovered()
 
-    def _close_share(self, share: _Share) -> None:
-        with self._changed:
-            self._finished += 1
-            self._tokens[share.token] -= 1
-            if not self._tokens[share.token]:
-                del self._tokens[share.token]
-            self._changed.notify_all()
+    def _close(self, share: Share, *, was_taken: bool) -> None:
+        self._shares.close(share, was_taken=was_taken)
         self._context.wake.nudge()
 
     # Failing

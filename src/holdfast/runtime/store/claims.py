@@ -43,6 +43,11 @@ class Claim:
         return self.items[0]
 
     @property
+    def has_failed(self) -> bool:
+        """Whether its head has failed before."""
+        return self.head.history.first_failed_at is not None
+
+    @property
     def is_suspect(self) -> bool:
         """Whether its head may be the cause of several lost workers."""
         attempts = self.head.history.last_attempts
@@ -89,8 +94,11 @@ class Claims(Protocol):
     def backfill(self) -> int:
         """Puts the next range of older events into the queue; returns the number that is left."""
 
-    def claim(self, token: str, *, lanes: int, items: int) -> Sequence[Claim]:
-        """Claims lanes that are due, longest first, and loads some items of each."""
+    def claim(self, token: str, *, lanes: int, again: int, items: int) -> Sequence[Claim]:
+        """Claims lanes that are due, longest first, and loads some items of each.
+
+        `again`: how many more lanes are claimed whose heads have failed before.
+        """
 
     def claim_lane(self, token: str, lane: str, *, events: int) -> Sequence[Claim]:
         """Claims one lane, if it is free and holds exactly this number of events."""
@@ -137,8 +145,9 @@ class Claims(Protocol):
     def clean(self) -> None:
         """Deletes some items whose time to be kept is over, and processes that are gone."""
 
-    def next_due(self) -> tuple[float | None, bool]:
+    def next_due(self, *, again: bool) -> tuple[float | None, bool]:
         """Seconds until a lane is due or a claim expires, None if nothing waits.
 
-        The second value says whether any process has claimed a lane.
+        Without `again` lanes whose heads have failed before don't count. The second value says
+        whether any process has claimed a lane.
         """

@@ -92,8 +92,8 @@ class SqlClaims:
                 self._connection.run("add_to_lanes", {**self._whose, "lanes": lanes, "now": now})
         return int(until - through)
 
-    def claim(self, token: str, *, lanes: int, items: int) -> list[Claim]:
-        return self._claim("claim_lanes", token, items, {"limit": lanes})
+    def claim(self, token: str, *, lanes: int, again: int, items: int) -> list[Claim]:
+        return self._claim("claim_lanes", token, items, {"limit": lanes, "again": again})
 
     def claim_lane(self, token: str, lane: str, *, events: int) -> list[Claim]:
         return self._claim("claim_lane", token, events, {"lane": lane, "events": events})
@@ -102,9 +102,10 @@ class SqlClaims:
         return self._claim("claim_lane", token, 1, {"lane": lane, "events": None})
 
     def rehearse(self, *, lanes: int, items: int) -> int:
+        names = {"limit": lanes, "again": lanes}
         try:
             with self._connection.transaction():
-                raise _Rehearsed(self._take("claim_lanes", "rehearsal", items, {"limit": lanes}))
+                raise _Rehearsed(self._take("claim_lanes", "rehearsal", items, names))
         except _Rehearsed as rehearsed:
             return len(rehearsed.claims)
 
@@ -131,10 +132,8 @@ class SqlClaims:
             found.setdefault(lane, []).append(parked_event(self._connection, tuple(row)))
         heads = [waiting[0].id for waiting in found.values()]
         self._connection.run("claim_heads", {**leased, "ids": as_json(heads), "worker": token})
-        # An empty lane should not have a row; it is released.
-        empty = set(claimed) - found.keys()
-        if empty:
-            self.release(token, dict.fromkeys(empty, 0))
+        for empty in set(claimed) - found.keys():
+            self._connection.run("open_lane", {**self._whose, "lane": empty})
         return [
             Claim(lane, waiting, waiting[0].status == "processing")
             for lane, waiting in found.items()
@@ -214,12 +213,11 @@ class SqlClaims:
                     "count_ended_relays", {**self._whose, "applied": applied, "failed": failed}
                 )
 
-    def next_due(self) -> tuple[float | None, bool]:
-        rows = self._connection.run("next_due", self._whose)
-        at = moment(rows[0][0]) if rows else None
-        if at is None:
-            return None, False
-        return max(0.0, (at - self._clock.now()).total_seconds()), bool(rows[0][1])
+    def next_due(self, *, again: bool) -> tuple[float | None, bool]:
+        ((due_at, is_busy),) = self._connection.run("next_due", {**self._whose, "again": again})
+        at = moment(due_at)
+        left = None if at is None else max(0.0, (at - self._clock.now()).total_seconds())
+        return left, bool(is_busy)
 
     def _times(self) -> dict[str, Any]:
         now = self._clock.now()

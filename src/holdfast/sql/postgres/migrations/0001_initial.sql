@@ -141,13 +141,16 @@ CREATE TABLE holdfast_lane (
     due_at     timestamptz,
     -- The token of the claim: without it, a worker may not finish what it began.
     token      text,
+    -- Whether its head has failed before: what is tried again gets a part of the workers.
+    has_failed boolean NOT NULL DEFAULT false,
     -- The lane first, for the same reason as above.
     PRIMARY KEY (lane, projection, feed)
 ) WITH (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000
 );
 
-CREATE INDEX holdfast_lane_due ON holdfast_lane (projection, feed, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX holdfast_lane_due ON holdfast_lane (projection, feed, has_failed, due_at)
+    WHERE due_at IS NOT NULL;
 CREATE INDEX holdfast_lane_token ON holdfast_lane (token) WHERE token IS NOT NULL;
 
 -- The last version of each stream that a projection has passed, where others write the feed and number its

@@ -1,6 +1,6 @@
 -- Makes the row of a lane say what the queue holds, and ends its claim. A head that is to be tried at once is
 -- due since it failed first: of many lanes the oldest comes first. Returns nothing for an empty lane.
-INSERT INTO holdfast_lane (projection, feed, lane, events, due_at)
+INSERT INTO holdfast_lane (projection, feed, lane, events, due_at, has_failed)
 SELECT
     q.projection, q.feed, q.lane, count(*),
     (
@@ -16,6 +16,13 @@ SELECT
             h.projection = q.projection AND h.feed = q.feed AND h.lane = q.lane
             AND h.status IN ('pending', 'processing', 'failed', 'dead')
         ORDER BY CASE WHEN CAST(:by_version AS boolean) THEN h.version ELSE 0 END, h.position LIMIT 1
+    ),
+    (
+        SELECT h.first_failed_at IS NOT NULL FROM holdfast_queue AS h
+        WHERE
+            h.projection = q.projection AND h.feed = q.feed AND h.lane = q.lane
+            AND h.status IN ('pending', 'processing', 'failed', 'dead')
+        ORDER BY CASE WHEN CAST(:by_version AS boolean) THEN h.version ELSE 0 END, h.position LIMIT 1
     )
 FROM holdfast_queue AS q
 WHERE
@@ -23,5 +30,5 @@ WHERE
     AND q.status IN ('pending', 'processing', 'failed', 'dead')
 GROUP BY q.projection, q.feed, q.lane
 ON CONFLICT (projection, feed, lane) DO UPDATE SET
-    events = excluded.events, due_at = excluded.due_at, token = NULL
+    events = excluded.events, due_at = excluded.due_at, has_failed = excluded.has_failed, token = NULL
 RETURNING events

@@ -139,10 +139,13 @@ CREATE TABLE holdfast_lane (
     due_at     TEXT,
     -- The token of the claim: without it, a worker may not finish what it began.
     token      TEXT,
+    -- Whether its head has failed before: what is tried again gets a part of the workers.
+    has_failed INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (lane, projection, feed)
 );
 
-CREATE INDEX holdfast_lane_due ON holdfast_lane (projection, feed, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX holdfast_lane_due ON holdfast_lane (projection, feed, has_failed, due_at)
+    WHERE due_at IS NOT NULL;
 CREATE INDEX holdfast_lane_token ON holdfast_lane (token) WHERE token IS NOT NULL;
 
 -- The last version of each stream that a projection has passed, where others write the feed and number its

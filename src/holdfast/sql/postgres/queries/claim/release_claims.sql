@@ -4,13 +4,14 @@ UPDATE holdfast_lane AS l
 SET
     token = NULL,
     events = l.events - n.gone,
-    due_at = (
+    (due_at, has_failed) = (
         SELECT
             CASE q.status
                 WHEN 'dead' THEN NULL
                 WHEN 'failed' THEN coalesce(q.next_attempt_at, clock_timestamp())
                 ELSE clock_timestamp()
-            END
+            END,
+            q.first_failed_at IS NOT NULL
         FROM holdfast_queue AS q
         WHERE
             q.projection = l.projection AND q.feed = l.feed AND q.lane = l.lane
