@@ -18,6 +18,7 @@ testing     helpers for tests of projections
 errors      every error that holdfast raises on purpose
 clock       the system clock
 threads     blocking functions, to be awaited
+texts       texts of others: without secrets, cut, safe for a terminal
 """
 
 from typing import TYPE_CHECKING

@@ -8,7 +8,8 @@ from typing import Any
 
 from holdfast.runtime import signals
 from holdfast.runtime.signals import Faulted, Listener, Signal
-from holdfast.runtime.store.faults import fault_message
+from holdfast.runtime.store.faults import MAX_STACKTRACE_CHARACTERS, fault_message
+from holdfast.texts import clean, shown
 
 logger = logging.getLogger("holdfast")
 
@@ -53,8 +54,8 @@ def log_signal(signal: Signal) -> None:
     level, text = TEXTS[type(signal)]
     if logger.isEnabledFor(level):
         fields = {name: _loggable(getattr(signal, name)) for name in signal.__dataclass_fields__}
-        shown = " ".join(f"{key}={value}" for key, value in fields.items())
-        logger.log(level, "%s: %s", text, shown, extra={"holdfast": fields})
+        listed = " ".join(f"{key}={value}" for key, value in fields.items())
+        logger.log(level, "%s: %s", text, listed, extra={"holdfast": fields})
 
 
 def guarded(listener: Listener) -> Listener:
@@ -72,10 +73,8 @@ def guarded(listener: Listener) -> Listener:
 
 
 def _loggable(value: Any) -> Any:
-    """The value; a text is on one line, without control characters."""
-    if not isinstance(value, str) or value.isprintable():
-        return value
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+    """The value; a text is cut, on one line, and without secrets or control characters."""
+    return shown(clean(value, MAX_STACKTRACE_CHARACTERS)) if isinstance(value, str) else value
 
 
 def _detach(error: BaseException, handled: BaseException | None) -> None:

@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import Fenced
 from holdfast.model.row_type import table_of
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
-from holdfast.runtime.store.faults import Fault
+from holdfast.runtime.store.faults import Fault, stacktrace_of, text_of
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.transaction import RowChanges
 from tests.contracts.samples import concurrently, table_definition
@@ -288,8 +288,8 @@ def _to(position: int, *, events: int = 1) -> Advance:
 def _fault(message: str) -> Fault:
     return Fault(
         error_type="ValueError",
-        error_message=message,
-        error_stacktrace=message,
+        error_message=text_of(ValueError(message)),
+        error_stacktrace=stacktrace_of(ValueError(message)),
         at=NOW,
         position=7,
         event_id=uuid4(),

@@ -21,8 +21,9 @@ from importlib import import_module
 
 import click
 
-from holdfast.cli.output import redacted, shown
+from holdfast.cli.output import MAX_RECORD_CHARACTERS, print_text
 from holdfast.errors import HoldfastError
+from holdfast.texts import clean, shown
 
 COMMANDS = {
     "audit": (
@@ -109,7 +110,8 @@ def main() -> None:
 def _fail(message: str, error: BaseException) -> None:
     logger = logging.getLogger("holdfast")
     if logger.isEnabledFor(logging.DEBUG):
-        click.echo(redacted("".join(traceback.format_exception(error))), err=True)
-    one_line = " ".join(shown(line.strip()) for line in redacted(message).splitlines())
-    click.echo(f"holdfast: {one_line}", err=True)
+        text = "".join(traceback.format_exception(error))
+        print_text(clean(text, MAX_RECORD_CHARACTERS), err=True)
+    lines = clean(message, MAX_RECORD_CHARACTERS).splitlines()
+    print_text(f"holdfast: {' '.join(shown(line.strip()) for line in lines)}", err=True)
     sys.exit(1)

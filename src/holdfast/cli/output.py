@@ -1,9 +1,8 @@
-"""What commands print: JSON, texts safe for a terminal, tables, logs, progress, and no password."""
+"""What commands print: JSON, texts, tables, logs and progress, all of it safe for a terminal."""
 
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from holdfast.texts import clean, shown_json, shown_lines
+from holdfast.texts import shown as shown
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -25,17 +27,20 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 PIPE_CHARACTERS = 1_000
 """Width of a table on a pipe: nothing is cut for a terminal that is not there."""
 
-_SECRETS = (
-    (re.compile(r"(://[^\s/:@]*|\b\w+):(?!//)\S*@"), r"\1:***@"),
-    (re.compile(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&'\"]+)", re.IGNORECASE), r"\1***"),
-)
+MAX_RECORD_CHARACTERS = 50_000
+"""Maximum length of a log record, with its traceback."""
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """Prints a text of one or more lines."""
+    click.echo(shown_lines(text), err=err)
 
 
 def print_json(value: Any) -> None:
     """Prints one JSON document on one line."""
     import msgspec
 
-    click.echo(msgspec.json.encode(value))
+    click.echo(shown_json(msgspec.json.encode(value).decode()))
 
 
 def print_result(text: str, as_json: bool, **fields: Any) -> None:
@@ -43,7 +48,7 @@ def print_result(text: str, as_json: bool, **fields: Any) -> None:
     if as_json:
         print_json(fields)
     else:
-        click.echo(text)
+        print_text(text)
 
 
 def print_rows(
@@ -60,13 +65,6 @@ def print_rows(
         stdout_console().print(view(rows))
     else:
         click.echo(empty)
-
-
-def shown(text: str) -> str:
-    """The text with control characters escaped, so that a terminal does not obey them."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def one_line(text: str, *, max_characters: int | None = None) -> str:
@@ -129,24 +127,19 @@ def table_of(
     return table
 
 
-def redacted(text: str) -> str:
-    """The text without passwords: a traceback quotes lines of the user's code, URLs among them."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
-
-
 def start_logging(level: int) -> None:
     """Logs to stderr, unless the app's module has set up its own handlers."""
     handler = logging.StreamHandler()
-    handler.setFormatter(_RedactingFormatter(LOG_FORMAT))
+    handler.setFormatter(_SafeFormatter(LOG_FORMAT))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("holdfast").setLevel(level)
 
 
-class _RedactingFormatter(logging.Formatter):
+class _SafeFormatter(logging.Formatter):
+    """For the records of others too, such as of libraries that handlers use."""
+
     def format(self, record: logging.LogRecord) -> str:
-        return redacted(super().format(record))
+        return shown_lines(clean(super().format(record), MAX_RECORD_CHARACTERS))
 
 
 @contextmanager

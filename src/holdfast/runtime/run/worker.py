@@ -30,14 +30,15 @@ from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.faults import (
     MAX_MESSAGE_CHARACTERS,
     Fault,
-    clean,
     fault_message,
     fault_of,
+    text_of,
 )
 from holdfast.runtime.store.leases import Leases
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
 from holdfast.runtime.wake import WakeSignal
+from holdfast.texts import clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ class Worker(ABC):
                     self._give_up(fault_of(error, self._context.clock, suspect))
                     return
                 delay = poll.failure_backoff.delay(self._failures)
-                text = self.definition.masked(str(error))
+                text = self.definition.masked(text_of(error))
                 self._emit(PollFailed(*self._names, self._failures, text, delay))
                 if not error.connection_lost:
                     self._note_failing(error, delay)

@@ -13,6 +13,7 @@ from uuid import UUID
 from holdfast.errors import TransactionEnded
 from holdfast.model.event import RawEvent
 from holdfast.runtime.store.clock import Clock
+from holdfast.texts import clean
 
 
 def fault_of(error: BaseException, clock: Clock, event: RawEvent | None = None) -> Fault:
@@ -20,7 +21,7 @@ def fault_of(error: BaseException, clock: Clock, event: RawEvent | None = None) 
     return Fault(
         error_type=type(error).__name__,
         error_message=text_of(error),
-        error_stacktrace=clean(format_error(error), MAX_STACKTRACE_CHARACTERS),
+        error_stacktrace=stacktrace_of(error),
         at=clock.now(),
         position=event.position if event else None,
         event_id=event.id if event else None,
@@ -114,17 +115,13 @@ MAX_STACKTRACE_CHARACTERS = 16_000
 
 
 def text_of(error: BaseException) -> str:
-    """An error's message, even if `str` of it fails."""
+    """An error's message as it is stored and logged, even if `str` of it fails."""
     try:
-        return str(error)
+        return clean(str(error), MAX_MESSAGE_CHARACTERS)
     except Exception as worse:
         return f"(no message: str() raised {type(worse).__name__})"
 
 
-def clean(text: str, limit: int) -> str:
-    """Text that every database can store, cut in the middle if it is too long."""
-    text = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
-    if len(text) <= limit:
-        return text
-    head, tail = limit // 4, limit - limit // 4
-    return f"{text[:head]}\n… {len(text) - limit:,} characters left out …\n{text[-tail:]}"
+def stacktrace_of(error: BaseException) -> str:
+    """An error's traceback as it is stored and logged."""
+    return clean(format_error(error), MAX_STACKTRACE_CHARACTERS)

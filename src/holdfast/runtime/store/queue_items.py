@@ -28,13 +28,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.model.event import RawEvent
-from holdfast.runtime.store.faults import (
-    MAX_MESSAGE_CHARACTERS,
-    MAX_STACKTRACE_CHARACTERS,
-    clean,
-    format_error,
-    text_of,
-)
+from holdfast.runtime.store.faults import stacktrace_of, text_of
 
 Status = Literal["pending", "processing", "failed", "dead", "skipped", "resolved", "done"]
 
@@ -211,6 +205,6 @@ def attempt_of(error: BaseException, at: datetime) -> Attempt:
     return Attempt(
         at=at,
         error_type=type(error).__name__,
-        error_message=clean(text_of(error), MAX_MESSAGE_CHARACTERS),
-        error_stacktrace=clean(format_error(error), MAX_STACKTRACE_CHARACTERS),
+        error_message=text_of(error),
+        error_stacktrace=stacktrace_of(error),
     )

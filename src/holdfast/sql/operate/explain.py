@@ -19,6 +19,7 @@ from holdfast.runtime.store.queue_items import Status
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.operate.status import Heads, read_status
 from holdfast.sql.values import moment, uuid
+from holdfast.texts import clean
 
 MAX_HEADS = 5
 """Maximum of closed lanes that are named."""
@@ -222,7 +223,7 @@ def _held(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
     rows = connection.run("open_appends", before)
     holders = [dict(zip(APPEND_FIELDS, row, strict=True)) for row in rows]
     for holder in holders:
-        holder["query"] = (holder["query"] or "")[:MAX_QUERY_CHARACTERS] or None
+        holder["query"] = clean(holder["query"] or "", MAX_QUERY_CHARACTERS) or None
     if not holders:
         return  # It has just ended.
     first = holders[0]

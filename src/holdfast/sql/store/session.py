@@ -15,7 +15,7 @@ from holdfast.model.lane import Lane
 from holdfast.model.row_type import Key, TableSpec
 from holdfast.model.sql_spec import SqlSpec
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
-from holdfast.runtime.store.faults import MAX_STACKTRACE_CHARACTERS, Fault, clean
+from holdfast.runtime.store.faults import Fault
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.store.queue_items import ParkedEvent
 from holdfast.runtime.store.transaction import RowChanges
@@ -169,8 +169,8 @@ class SqlSession:
                     "id": checkpoint.id,
                     "epoch": checkpoint.epoch,
                     "error_type": fault.error_type,
-                    "error_message": clean(fault.error_message, MAX_STACKTRACE_CHARACTERS),
-                    "error_stacktrace": clean(fault.error_stacktrace, MAX_STACKTRACE_CHARACTERS),
+                    "error_message": fault.error_message,
+                    "error_stacktrace": fault.error_stacktrace,
                     "at": fault.at,
                     "position": fault.position,
                     "event_id": fault.event_id,
