@@ -87,3 +87,11 @@ def test_a_cancelled_statement_on_a_shared_connection_is_the_stores(
             connection.raw.execute(slow)
     finally:
         database.close()
+
+
+def test_errors_of_our_own_connections_show_no_secret_of_the_url() -> None:
+    database = PostgresDatabase(PostgresUrl("postgresql://me:hunter2@127.0.0.1:1/bank"))
+    cancelled = database.own_failure(psycopg.errors.QueryCanceled("no hunter2"))
+    lost = database._lease_connection._lost(psycopg.OperationalError("no hunter2\n"))
+    assert str(cancelled).endswith("a statement was cancelled: no ***")
+    assert str(lost) == "the connection that holds the leases is lost: no ***"

@@ -21,6 +21,9 @@ SHOWN = {
     "postgresql://h/db?PASSWORD=secret&a=b": "postgresql://h/db?PASSWORD=***&a=b",
     "postgresql://h/db?sslpassword=secret": "postgresql://h/db?sslpassword=***",
     "postgresql://h/db?passfile=/secret": "postgresql://h/db?passfile=***",
+    "postgresql://h/db?oauth_client_secret=se": "postgresql://h/db?oauth_client_secret=***",
+    "postgresql://h/db?scram_client_key=se&a=b": "postgresql://h/db?scram_client_key=***&a=b",
+    "postgresql://h/db?sslkey=/file&a=b": "postgresql://h/db?sslkey=/file&a=b",
     "me:secret@host/db": "me:***@host/db",
     "mysql://me:secret@host/db": "mysql://me:***@host/db",
 }

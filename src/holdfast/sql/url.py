@@ -8,10 +8,11 @@ from pathlib import Path
 from urllib.parse import quote_plus, unquote
 
 from holdfast.errors import ConfigError
+from holdfast.texts import SECRET_NAME
 
 HINT = "use sqlite:///path/to/file.db, sqlite:///:memory:, or postgresql://user@host/database"
 _SECRET_PARAMETER = re.compile(
-    r"((?:^|[?&\s])(?:password|sslpassword|passfile)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&]*)",
+    rf"((?:^|[?&\s])[\w.-]*{SECRET_NAME}[\w.-]*\s*=\s*)('(?:[^'\\]|\\.)*'|[^&]*)",
     re.IGNORECASE,
 )
 _HOST = r"(?:\[[^\]]*\]|[^]:[@/?,]*)(?::\d*)?"

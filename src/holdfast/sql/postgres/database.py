@@ -100,7 +100,9 @@ class PostgresDatabase:
             self.connect_raw, max_connections=POOL_CONNECTIONS, wait_seconds=CONNECT_SECONDS
         )
         self._notifier = Notifier(self.connect_raw)
-        self._lease_connection = LeaseConnection(self.connect_raw, self.wake, self._notifier)
+        self._lease_connection = LeaseConnection(
+            self.connect_raw, self.wake, self._notifier, self.url.hide
+        )
 
     def _forked(self) -> None:
         """In the child of a fork: leaves to the parent what is the parent's."""
@@ -193,7 +195,8 @@ class PostgresDatabase:
         """As `unavailable`, for a statement of our own: no event is to blame if it is cancelled."""
         if isinstance(error, psycopg.errors.QueryCanceled):
             # By an operator, or by a timeout.
-            return StoreUnavailable(f"{self.url}: a statement was cancelled: {error}")
+            message = self.url.hide(str(error).strip())
+            return StoreUnavailable(f"{self.url}: a statement was cancelled: {message}")
         return self.unavailable(error)
 
     def refused(self, error: BaseException) -> bool:

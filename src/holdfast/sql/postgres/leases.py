@@ -9,6 +9,7 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -29,9 +30,15 @@ RELEASE = f"SELECT pg_advisory_unlock({_KEY})"
 class LeaseConnection:
     """Holds the leases of this process, and wakes its runners when another process has appended."""
 
-    def __init__(self, connect: Connect, wake: WakeSignal, notifier: Notifier) -> None:
-        """`notifier`: its notifications are ignored; this process wakes its runners itself."""
+    def __init__(
+        self, connect: Connect, wake: WakeSignal, notifier: Notifier, hide: Callable[[str], str]
+    ) -> None:
+        """`notifier`: its notifications are ignored; this process wakes its runners itself.
+
+        `hide` removes the secrets of the URL from a message.
+        """
         self._connect, self._wake, self._notifier = connect, wake, notifier
+        self._hide = hide
         self._lock = threading.RLock()
         self._raw: psycopg.Connection[Any] | None = None
         self._held: set[int] = set()
@@ -85,7 +92,7 @@ class LeaseConnection:
                 raw.execute(f"LISTEN {CHANNEL}")
             except psycopg.Error as error:
                 raw.close()
-                raise _lost(error) from error
+                raise self._lost(error) from error
             inner, self._interrupt = socket.socketpair()
             self._raw = raw
             self._thread = threading.Thread(
@@ -101,7 +108,7 @@ class LeaseConnection:
             row = raw.execute(sql, (checkpoint_id,)).fetchone()
         except psycopg.Error as error:
             self._lose()
-            raise _lost(error) from error
+            raise self._lost(error) from error
         assert row is not None
         return tuple(row)
 
@@ -141,11 +148,11 @@ class LeaseConnection:
             if raw is self._raw:
                 self._lose()
 
-
-def _lost(error: psycopg.Error) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"the connection that holds the leases is lost: {str(error).strip()}", connection_lost=True
-    )
+    def _lost(self, error: psycopg.Error) -> StoreUnavailable:
+        message = self._hide(str(error).strip())
+        return StoreUnavailable(
+            f"the connection that holds the leases is lost: {message}", connection_lost=True
+        )
 
 
 class PostgresLease:
