@@ -1,9 +1,13 @@
 """`holdfast journal append`, `head` and `tail`, and wrong uses of them."""
 
 import json
+import os
 import signal
 from uuid import UUID
 
+import pytest
+
+from holdfast.cli.journal import _output
 from tests.support.command import Place, Result
 
 LIMIT = 1_000_000
@@ -90,6 +94,18 @@ def test_control_characters_do_not_reach_the_terminal(place: Place) -> None:
     shown = place.ok("journal", "tail", "bank:app").out
     assert "a\\x1b[31mb\\x9b1m v1" in shown
     assert not {"\x1b", "\x9b"} & set(shown)
+    in_json = place.ok("journal", "tail", "bank:app", "--json")
+    assert (in_json.json["stream"], in_json.json["data"]) == (stream, {"n": "\x9b"})
+    assert not {"\x1b", "\x9b"} & set(in_json.out)
+
+
+def test_an_export_to_a_terminal_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, terminal = os.openpty()
+    with os.fdopen(ours, "rb", 0) as read, os.fdopen(terminal, "w") as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        with _output("-", resume=False) as out:
+            out.write('{"text":"\x9b2J"}\n'.encode())
+        assert read.read(100) == b'{"text":"\\u009b2J"}\r\n'
 
 
 REFUSED_STREAMS = {

@@ -96,6 +96,36 @@ def test_replaying_a_single_item(place: Place) -> None:
     assert "has no item" in place.run("queue", "replay", "bank:app", "1", "--yes").error
 
 
+def test_the_text_of_an_error_does_not_drive_the_terminal(place: Place) -> None:
+    strange = r"\x1b[2J\x9b31m\u202e\u2028\x7f\U000e0001\nholdfast: all is well"
+    text = (place.folder / "bank.py").read_text()
+    place.write("bank.py", text.replace('"unlucky"', f'"{strange}"'))
+    place.write("broken.py", f'raise ValueError("{strange}")')
+    place.credit(13)
+    (item,) = place.ok("queue", "list", "bank:app", "--json").json["items"]
+    id_ = str(item["id"])
+    failed = place.run("queue", "replay", "bank:app", id_, "--yes")
+    told = [
+        failed,
+        place.run("queue", "replay", "bank:app", id_, "--yes", "--json"),
+        place.ok("queue", "show", "bank:app", id_),
+        place.ok("queue", "show", "bank:app", id_, "--json"),
+        place.ok("queue", "list", "bank:app"),
+        place.ok("explain", "bank:app", "ledger"),
+        place.ok("explain", "bank:app", "ledger", "--json"),
+        place.run("status", "broken:app"),
+        place.run("status", "broken:app", "-v"),
+        place.run("queue", "resolve", "bank:app", id_, "--note", "x"),
+    ]
+    for result in told:
+        assert all(line.isprintable() for line in (result.out + result.err).split("\n")), result
+    assert "Traceback" in told[-2].err
+    assert "\\x1b[2J\\x9b31m\\u202e" in failed.out
+    assert len(failed.out.splitlines()) == 1
+    message = told[1].json["item"]["error_message"]
+    assert message == "\x1b[2J\x9b31m\u202e\u2028\x7f\U000e0001\nholdfast: all is well"
+
+
 def test_forgetting_a_projection_that_the_code_no_longer_has(place: Place) -> None:
     place.ok("status", "bank:app")
     place.credit(1, 2)

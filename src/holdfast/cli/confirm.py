@@ -6,7 +6,9 @@ import sys
 
 import click
 
+from holdfast.cli.output import print_text
 from holdfast.errors import ConfigError
+from holdfast.texts import shown_lines
 
 
 def confirm(question: str, *, yes: bool, from_pipe: bool = False) -> None:
@@ -17,6 +19,6 @@ def confirm(question: str, *, yes: bool, from_pipe: bool = False) -> None:
     if yes:
         return
     if not from_pipe and not sys.stdin.isatty():
-        click.echo(question, err=True)
+        print_text(question, err=True)
         raise ConfigError("stdin is not a terminal, so nobody can answer; add --yes to go on")
-    click.confirm(f"{question}\nGo on?", abort=True, err=True)
+    click.confirm(f"{shown_lines(question)}\nGo on?", abort=True, err=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 from uuid import UUID
 
 import click
@@ -16,13 +17,14 @@ import msgspec
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.options import json_option
-from holdfast.cli.output import plural, print_result, progress_bar, shown
+from holdfast.cli.output import plural, print_result, print_text, progress_bar, shown
 from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.model.event import NewEvent, RawEvent
 from holdfast.sql.journal.export import export_lines, resume_export
 from holdfast.sql.journal.import_lines import import_lines
 from holdfast.sql.journal.journal import Journal
 from holdfast.sql.journal.json_lines import encode_line
+from holdfast.texts import shown_json
 
 STREAM = click.option("--stream", metavar="NAME", help="Only the events of this stream.")
 
@@ -148,7 +150,7 @@ def export(app: App, *, output: str, after: int, stream: str | None, resume: boo
                 progress=lambda done: show(done.position - begin),
             )
     where = "" if output == "-" else f" to {output}"
-    click.echo(f"exported {plural(done.events, 'event')}{where}", err=True)
+    print_text(f"exported {plural(done.events, 'event')}{where}", err=True)
 
 
 @journal.command("import")
@@ -207,7 +209,7 @@ def _last_events_of(app: App, stream: str, number: int) -> Iterator[RawEvent]:
 
 
 def _show_json(event: RawEvent) -> None:
-    click.echo(encode_line(event), nl=False)
+    click.echo(shown_json(encode_line(event).decode()), nl=False)
 
 
 def _show(event: RawEvent) -> None:
@@ -220,7 +222,7 @@ def _show(event: RawEvent) -> None:
 def _output(name: str, resume: bool) -> Iterator[BinaryIO]:
     """The file to write: stdout, a new or empty file, or one to resume."""
     if name == "-":
-        yield sys.stdout.buffer
+        yield cast("BinaryIO", _Terminal()) if sys.stdout.isatty() else sys.stdout.buffer
         sys.stdout.flush()
         return
     path = Path(name)
@@ -238,6 +240,14 @@ def _output(name: str, resume: bool) -> Iterator[BinaryIO]:
     except OSError as error:
         error.filename = error.filename or name
         raise
+
+
+class _Terminal(io.RawIOBase):
+    """A terminal that lines of JSON are written to."""
+
+    def write(self, line: Any) -> int:
+        click.echo(shown_json(line.decode()), nl=False)
+        return len(line)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.confirm import confirm
 from holdfast.cli.options import confirmed_change_options, json_option, limit_option
-from holdfast.cli.output import print_result, print_rows, table_of
+from holdfast.cli.output import print_result, print_rows, shown, table_of
 from holdfast.cli.queue.item_view import item_fields, items_table
 from holdfast.cli.queue.selection import status_option
 from holdfast.model.definition import MODES, Mode
@@ -109,7 +109,7 @@ def _view(reports: Sequence[OutboxReport]) -> Group:
     for report in reports:
         if report.backfill_left:
             left = f"{report.backfill_left:,} events are to be backfilled"
-            below.append(Text(f"{report.projection}: {left}"))
+            below.append(Text(shown(f"{report.projection}: {left}")))
         if report.items:
             below.append(items_table(report.items))
     return Group(table_of(("projection", "mode", *numbers), rows, right=numbers), *below)

@@ -11,7 +11,7 @@ import click
 from holdfast.app import App
 from holdfast.cli.confirm import confirm
 from holdfast.cli.options import Option, by_option, combined, json_option, note_option, yes_option
-from holdfast.cli.output import plural, print_json
+from holdfast.cli.output import plural, print_json, print_text, shown
 from holdfast.cli.queue.item_view import item_fields, line_of
 from holdfast.cli.queue.left_alone import why_left_alone
 from holdfast.cli.queue.selection import selection_of, selection_options
@@ -73,11 +73,11 @@ def change_items(
         return
     count = plural(len(change.items), "item")
     if dry_run:
-        click.echo("\n".join([f"would have {action.done} {count}:", *_named(change.items)]))
+        print_text("\n".join([f"would have {action.done} {count}:", *_named(change.items)]))
     else:
         click.echo(f"{action.done} {count}")
     for why in left_alone:
-        click.echo(f"left alone: {why}")
+        print_text(shown(f"left alone: {why}"))
     if not ids and found + len(left_alone) == limit:
         click.echo(f"These were the {limit:,} oldest; there may be more. See --limit.")
 

@@ -10,7 +10,7 @@ from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.confirm import confirm
 from holdfast.cli.options import change_options, confirmed_change_options, json_option, limit_option
-from holdfast.cli.output import plural, print_json, print_result, print_rows
+from holdfast.cli.output import one_line, plural, print_json, print_result, print_rows, print_text
 from holdfast.cli.queue.change import Action, change_items, item_change_options
 from holdfast.cli.queue.item_view import (
     all_fields,
@@ -58,7 +58,7 @@ def show(app: App, item_id: str, as_json: bool) -> None:
         print_json(all_fields(item))
         return
     for line in lines_of(item):
-        click.echo(line)
+        print_text(line)
 
 
 @queue.command()
@@ -194,5 +194,5 @@ def replay(app: App, id: str, yes: bool, as_json: bool, **audit: Any) -> None:
         print_result(f"item {item.id} is applied", as_json, applied=True, item=None)
         return
     text = f"item {item.id} has failed again: {left.error_type}: {left.error_message}"
-    print_result(text, as_json, applied=False, item=all_fields(left))
+    print_result(one_line(text), as_json, applied=False, item=all_fields(left))
     raise SystemExit(1)
