@@ -10,6 +10,7 @@ from pathlib import Path
 
 from holdfast.errors import StoreUnavailable
 from holdfast.sql.forks import count
+from holdfast.sql.sqlite.side_file import open_side_file
 
 
 class FileLeases:
@@ -24,7 +25,7 @@ class FileLeases:
         forks = count()
         was_there = path.exists()  # A release removes it.
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = open_side_file(self._database, path)
         except OSError as error:
             raise StoreUnavailable(f"can't open the lease's file {path}: {error}") from error
         try:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from holdfast.sql.sqlite.side_file import open_side_file
+
 WRITE_LOCK_BYTE = "120"
 """Where a writer in WAL mode locks the -shm file: https://www.sqlite.org/walformat.html"""
 
@@ -47,7 +49,7 @@ class WriteQueue:
     """
 
     def __init__(self, database: Path) -> None:
-        self._path = Path(f"{database}-turn")
+        self._database, self._path = database, Path(f"{database}-turn")
         self._file: int | None = None
 
     @contextmanager
@@ -78,8 +80,7 @@ class WriteQueue:
     def _open(self) -> int | None:
         if self._file is None:
             with suppress(OSError):  # Without the file, only fairness is lost.
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                self._file = os.open(self._path, flags, 0o644)
+                self._file = open_side_file(self._database, self._path)
         return self._file
 
 
