@@ -1,14 +1,20 @@
 """When a worker is alive, and when it is ready."""
 
 import json
+import socket
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import App, Event, NewEvent, Projection, ProjectionFaulted, Tx, on
-from holdfast.cli.run.http import Response, livez, readyz
+from holdfast.cli.run import http
+from holdfast.cli.run.http import Response, livez, readyz, serving
 from holdfast.metrics import catalogue
 from holdfast.metrics.gauges import Gauges
 from holdfast.runtime.run.supervisor import Supervisor
@@ -104,3 +110,58 @@ def test_a_pause_does_not_hide_a_fault(app: App) -> None:
     }
     app.reset("picky")
     assert content(readyz(Gauges(app), supervisor))[0] == 200
+
+
+@pytest.fixture
+def url(app: App) -> Iterator[str]:
+    with serving(app, app.supervise(), ("127.0.0.1", 0)) as url:
+        yield url
+
+
+def ask(url: str, **headers: str) -> int:
+    try:
+        request = urllib.request.Request(url, headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def connect(url: str) -> socket.socket:
+    host, _, port = url.removeprefix("http://").partition(":")
+    client = socket.create_connection((host, int(port)), timeout=60)
+    client.sendall(b"GET /livez HTTP/1.1\r\nX-Slow: ")
+    return client
+
+
+def test_clients_that_are_slow_to_ask_shut_nobody_out(url: str) -> None:
+    with ExitStack() as stack:
+        for _ in range(2 * http.MAX_REQUESTS):
+            stack.enter_context(connect(url))
+        assert ask(f"{url}/livez") == 200
+
+
+def test_a_request_has_a_deadline_as_a_whole(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http._Handler, "timeout", 0.2)
+    with connect(url) as client, pytest.raises(ConnectionError):
+        drip(client)
+
+
+def drip(client: socket.socket) -> None:
+    """Sends a byte in time, again and again, until the server has closed the connection."""
+    while True:
+        client.sendall(b"x")
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text;version=x", "application/openmetrics-text;version=1.x"]
+)
+def test_an_odd_accept_header_is_not_acceptable(
+    url: str, accept: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ask(f"{url}/metrics", Accept=accept) == 406
+    assert caplog.records == []
+    assert ask(f"{url}/metrics", Accept="application/openmetrics-text;version=1.0.0") == 200
+    assert ask(f"{url}/livez", Accept=accept) == 200

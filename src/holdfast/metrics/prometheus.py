@@ -48,17 +48,25 @@ def observe_prometheus(app: MeasuredApp, *, registry: CollectorRegistry | None =
     app.listen(listener(record))
 
 
+class NotAcceptable(Exception):
+    """An Accept header that can't be read."""
+
+
 def scrape_function(app: MeasuredApp) -> Callable[[str], tuple[bytes, str]]:
     """Measures an app in a new registry; returns a function that answers a scrape.
 
-    The function takes the scraper's Accept header, and returns the text and its content type.
+    The function takes the scraper's Accept header, and returns the text and its content type. It
+    raises NotAcceptable for a header that can't be read.
     """
     prometheus_client = _client()
     registry = prometheus_client.CollectorRegistry()
     observe_prometheus(app, registry=registry)
 
     def scrape(accept: str) -> tuple[bytes, str]:
-        encode, content_type = prometheus_client.exposition.choose_encoder(accept)
+        try:
+            encode, content_type = prometheus_client.exposition.choose_encoder(accept)
+        except (TypeError, ValueError) as error:
+            raise NotAcceptable(accept) from error
         return encode(registry), content_type
 
     return scrape

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,14 +22,17 @@ from holdfast.cli.output import shown
 from holdfast.errors import ConfigError
 from holdfast.metrics import catalogue
 from holdfast.metrics.gauges import Gauges
-from holdfast.metrics.prometheus import scrape_function
+from holdfast.metrics.prometheus import NotAcceptable, scrape_function
 from holdfast.runtime.run.supervisor import Supervisor
 
 MAX_REQUESTS = 32
-"""Maximum number of requests answered at the same time. The connections of others are closed."""
+"""Maximum number of connections. One more takes the place of a client that is slow to ask."""
+
+BACKLOG = 128
+"""Maximum number of connections that wait to be accepted."""
 
 REQUEST_TIMEOUT_SECONDS = 10.0
-"""Timeout of reading a request from a client."""
+"""Timeout of reading a whole request from a client, and of sending the whole response."""
 
 CHECK_INTERVAL_SECONDS = 0.1
 """Interval at which the server checks whether it should end."""
@@ -103,9 +108,12 @@ def readyz(gauges: Gauges, supervisor: Supervisor) -> Response:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = BACKLOG
 
     def __init__(self, host: str, port: int, pages: Mapping[str, Page]) -> None:
         self.pages = pages
+        self.asking: dict[socket.socket, None] = {}
+        """The connections whose requests are not read yet, the oldest first."""
         self._slots = threading.BoundedSemaphore(MAX_REQUESTS)
         self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         super().__init__((host, port), _Handler)
@@ -114,19 +122,32 @@ class _Server(ThreadingHTTPServer):
         TCPServer.server_bind(self)  # HTTPServer's own looks up a DNS name that is never used.
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._slots.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False) and not self._take_slot():
             self.shutdown_request(request)
             return
+        self.asking[request] = None
         try:
             super().process_request(request, client_address)
         except BaseException:  # The thread could not be started.
+            self.asking.pop(request, None)
             self._slots.release()
             raise
+
+    def _take_slot(self) -> bool:
+        """Ends the connection of the client that is slowest to ask, if there is one."""
+        slowest = next(iter(list(self.asking)), None)
+        if slowest is None:
+            return False
+        self.asking.pop(slowest, None)
+        with suppress(OSError):
+            slowest.shutdown(socket.SHUT_RDWR)  # Its thread wakes up, and ends.
+        return self._slots.acquire(timeout=REQUEST_TIMEOUT_SECONDS)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.asking.pop(request, None)
             self._slots.release()
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
@@ -140,9 +161,15 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "holdfast", ""
     timeout = REQUEST_TIMEOUT_SECONDS
 
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(_Request(self.connection, self.timeout))
+
     def parse_request(self) -> bool:
         if not super().parse_request():
             return False
+        self.server.asking.pop(self.connection, None)
+        self.connection.settimeout(self.timeout)  # For the response.
         if self.command in ("GET", "HEAD"):
             return True
         self._send(_text(HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only"))
@@ -178,13 +205,37 @@ class _Handler(BaseHTTPRequestHandler):
         logger.debug("request: %s", shown(format % args))
 
 
+class _Request(io.RawIOBase):
+    """What a client sends, within a time for the whole of it."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._until = connection, time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request did not come in time")
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
 def _metrics(app: App) -> Page:
     try:
         scrape = scrape_function(app)
     except ConfigError as error:
         missing = _text(HTTPStatus.NOT_IMPLEMENTED, str(error))
         return lambda _: missing
-    return lambda accept: Response(HTTPStatus.OK, *scrape(accept))
+
+    def metrics(accept: str) -> Response:
+        try:
+            return Response(HTTPStatus.OK, *scrape(accept))
+        except NotAcceptable:
+            return _text(HTTPStatus.NOT_ACCEPTABLE, "the Accept header can't be read")
+
+    return metrics
 
 
 def _text(status: HTTPStatus, text: str) -> Response:
