@@ -1,6 +1,7 @@
 """The `holdfast` command. A command's module is loaded when the command is used: --help is quick.
 
 app_argument  the app that a command works on
+project_file  the app that a pyproject.toml names
 options       options that several commands have
 confirm       the question before a change
 output        JSON, tables, texts, logs and progress, without passwords
@@ -85,7 +86,8 @@ def cli() -> None:
 
     Every command works on an app, which is named by the first argument, as in bank:app (the object
     app in the module bank, searched from the present folder); or by --app; or by HOLDFAST_APP; or
-    by `app = "bank:app"` under [tool.holdfast] in the pyproject.toml of this folder or one above.
+    by `app = "bank:app"` under [tool.holdfast] in the pyproject.toml of this folder or one above,
+    up to the repository's root or the home folder, if only you and root can write it.
 
     Exit codes: 0 done; 1 an error, with one line on stderr; 2 a wrong command line; 3 a
     projection faulted while `run` ran it.

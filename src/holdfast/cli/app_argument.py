@@ -7,7 +7,6 @@ import importlib
 import logging
 import os
 import sys
-import tomllib
 import traceback
 from collections.abc import Callable
 from contextlib import closing
@@ -21,6 +20,7 @@ import click
 from holdfast.app import App
 from holdfast.cli.options import Command, combined
 from holdfast.cli.output import start_logging
+from holdfast.cli.project_file import project_files
 from holdfast.errors import ConfigError
 
 VARIABLE = "HOLDFAST_APP"
@@ -76,13 +76,15 @@ def find(given: str | None) -> Reference:
         return Reference(given, "the command line", (here,))
     if from_environment := os.environ.get(VARIABLE):
         return Reference(from_environment, VARIABLE, (here,))
-    for folder in (here, *here.parents):
-        file = folder / "pyproject.toml"
-        if file.is_file() and (named := _from_pyproject(file)):
-            return Reference(named, str(file), (here, folder))
+    not_read = ""
+    for file in project_files(here):
+        if file.app:
+            return Reference(file.app, str(file.path), (here, file.path.parent))
+        if file.distrust:
+            not_read = not_read or f"; {file.path} is not read, because {file.distrust}"
     raise click.UsageError(
         f'which app? Name it as MODULE:APP, or set {VARIABLE}, or put app = "MODULE:APP" under '
-        "[tool.holdfast] in pyproject.toml"
+        f"[tool.holdfast] in pyproject.toml{not_read}"
     )
 
 
@@ -137,18 +139,6 @@ def _only_app(word: str, app: str | None) -> str:
     if app is not None:
         raise click.UsageError(f"the app is named twice: {word!r} and --app {app!r}")
     return word
-
-
-def _from_pyproject(file: Path) -> str | None:
-    try:
-        settings = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"can't read {file}: {error}") from error
-    tool = settings.get("tool", {})
-    named = tool.get("holdfast", {}).get("app") if isinstance(tool, dict) else None
-    if named is not None and not isinstance(named, str):
-        raise ConfigError(f'{file}: app under [tool.holdfast] must be text like "bank:app"')
-    return named
 
 
 def _import(name: str) -> ModuleType:
