@@ -64,6 +64,8 @@ def test_a_name_with_a_colon_is_never_taken_for_the_app(place: Place) -> None:
         (["status", "bank:app", "--app", "bank:app"], "named twice"),
         (["status", "bank:app", "more"], "unexpected extra argument"),
         (["reset"], "Missing argument 'PROJECTION'"),
+        (["explain", "bank:app"], "Missing argument 'PROJECTION'"),
+        (["outbox", "mode", "bank:app", "ledger"], "Missing argument 'MODE'"),
         (["journal", "import", "bank:app", "x", "y"], "unexpected extra argument"),
         (["journal", "append", "bank:app", "s", "--type", "T"], "Missing option '--data'"),
         (["status", "bank:app", "--interval", "0"], "--interval"),

@@ -54,7 +54,13 @@ def takes_app(
             )
             level = logging.DEBUG if verbose else log_level
             logging.getLogger("holdfast").setLevel(level)
-            loaded = load(find(given))
+            try:
+                reference = find(given)
+            except click.UsageError:
+                if names and words and ":" in words[0]:  # It is the app, and a name is missing.
+                    raise click.UsageError(f"Missing argument {names[-1]!r}.") from None
+                raise
+            loaded = load(reference)
             start_logging(level)
             with closing(loaded):
                 return function(loaded, *values, **options)
