@@ -33,13 +33,14 @@ def test_reset_asks_first(any_place: Place) -> None:
     any_place.credit(1, 2)
     run_to(any_place, 2).send(signal.SIGTERM).wait()
     before = any_place.contents()
-    for answer in (b"n\n", b""):
+    for answer in (b"n\n", b"", b"y\n"):
         refused = any_place.run("reset", "bank:app", "ledger", stdin=answer)
         assert (refused.code, refused.out) == (1, "")
         assert "This clears on" in refused.err
         assert ": ledger; and sets the checkpoint of 'ledger' from position 2" in refused.err
+        assert "stdin is not a terminal, so nobody can answer; add --yes" in refused.err
     assert any_place.contents() == before
-    done = any_place.run("reset", "bank:app", "ledger", "--json", stdin=b"y\n")
+    done = any_place.run("reset", "bank:app", "ledger", "--json", "--yes")
     assert done.json == {"projection": "ledger", "tables": ["ledger"], "position_before": 2}
     after = any_place.contents()
     assert after["ledger"] == []
@@ -109,7 +110,7 @@ def test_depose_ends_the_leadership_of_a_frozen_process(any_place: Place) -> Non
     frozen.send(signal.SIGSTOP)
     other = any_place.start("run", "bank:app")
     other.wait_until_said("running 2 projections")
-    asked = any_place.run("depose", "bank:app", "ledger", stdin=b"n\n")
+    asked = any_place.run("depose", "bank:app", "ledger", stdin=b"y\n")
     assert asked.code == 1
     assert f":{frozen.pid}. This takes it away." in asked.err
     assert any_place.statuses()["ledger"]["leader"].endswith(f":{frozen.pid}")

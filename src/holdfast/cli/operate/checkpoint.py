@@ -31,7 +31,6 @@ def reset(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) -> 
         f"This clears on {app.url}: {what}; and sets the checkpoint of {projection!r} from "
         f"position {before:,} back to 0.",
         yes=yes,
-        from_pipe=True,
     )
     cleared = app.reset(projection, **audit)
     text = f"{projection} is reset; cleared: {', '.join(cleared) or 'no table'}"

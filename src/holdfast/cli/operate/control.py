@@ -52,7 +52,7 @@ def depose(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) ->
     app.tables(projection)  # Raises for an unknown name, before the question.
     leaders = sorted({s.leader for s in app.status() if s.projection == projection and s.leader})
     names = ", ".join(leaders) or "nobody that can be seen"
-    confirm(f"{projection!r} is run by {names}. This takes it away.", yes=yes, from_pipe=True)
+    confirm(f"{projection!r} is run by {names}. This takes it away.", yes=yes)
     deposed = app.depose(projection, **audit)
     nobody = "nobody held its lease; its epoch was raised all the same"
     text = f"{projection}: {f'{names} is deposed' if deposed else nobody}"
