@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from holdfast.runtime import signals
-from holdfast.runtime.signals import Faulted, Listener, Signal
+from holdfast.runtime.signals import Failed, Faulted, Listener, Signal
 from holdfast.runtime.store.faults import MAX_STACKTRACE_CHARACTERS, fault_message
 from holdfast.texts import clean, shown
 
@@ -23,8 +23,7 @@ TEXTS: dict[type, tuple[int, str]] = {
     signals.PollRecovered: (logging.INFO, "store available again"),
     signals.Refused: (logging.INFO, "batch refused, reading it again in smaller ones"),
     signals.Failed: (logging.WARNING, "event failed"),
-    signals.Decided: (logging.DEBUG, "policy decided"),
-    signals.Retrying: (logging.INFO, "event is tried again"),
+    signals.Waited: (logging.DEBUG, "projection has waited"),
     signals.BreakerOpened: (logging.WARNING, "circuit breaker opened"),
     signals.Skipped: (logging.WARNING, "event skipped"),
     signals.Parked: (logging.WARNING, "event parked, lane closed"),
@@ -53,9 +52,12 @@ def log_signal(signal: Signal) -> None:
         return
     level, text = TEXTS[type(signal)]
     if logger.isEnabledFor(level):
-        fields = {name: _loggable(getattr(signal, name)) for name in signal.__dataclass_fields__}
+        names = [name for name in signal.__dataclass_fields__ if name != "stacktrace"]
+        fields = {name: _loggable(getattr(signal, name)) for name in names}
         listed = " ".join(f"{key}={value}" for key, value in fields.items())
         logger.log(level, "%s: %s", text, listed, extra={"holdfast": fields})
+    if isinstance(signal, Failed):
+        logger.debug("event failed, traceback: %s", _loggable(signal.stacktrace))
 
 
 def guarded(listener: Listener) -> Listener:

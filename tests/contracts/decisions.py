@@ -14,7 +14,7 @@ from holdfast.model.event import Event, NewEvent
 from holdfast.model.failure import Failure
 from holdfast.model.policy import Decision, Fatal, Park, Policy, Retry, Skip
 from holdfast.model.projection import TableProjection, on
-from holdfast.runtime.signals import Faulted, Recovered, Retrying, Skipped
+from holdfast.runtime.signals import Failed, Faulted, Recovered, Skipped
 from tests.contracts.failing import IN_PYTHON, LATER, SOON, FailingSums, Poison, Sum, shown_items
 from tests.contracts.samples import Counted, eventually, fetch
 
@@ -55,7 +55,7 @@ class DecisionContract(FailingSums):
         assert self.seen(app) == {"1": [1, 11, 21], "2": [2, 12]}
         assert seen == [(1, 3, "1", 11), (2, 3, "1", 11)]
         assert app.queue.list() == []
-        assert [r.attempt for r in poison.of(Retrying)] == [2, 3]
+        assert [(f.attempt, f.decision) for f in poison.of(Failed)] == [(1, "retry"), (2, "retry")]
         assert [r.attempt for r in poison.of(Recovered)] == [3]
 
     @pytest.mark.parametrize("exhausted", [Fatal(), Skip(), Park()])

@@ -22,7 +22,6 @@ from holdfast.runtime.signals import (
     Drained,
     Failed,
     Recovered,
-    Retrying,
 )
 from tests.contracts.failing import ALL, LATER, FailingSums, Poison, Sum, shown_items
 from tests.contracts.samples import Counted, eventually, execute, fetch, status_of
@@ -188,7 +187,7 @@ class PolicyContract(FailingSums):
         poison.bad = {1, 2}
         self.append(app, 2, 1)
         with app.running():
-            poison.wait_for(Retrying)
+            poison.wait_for(Failed, 2)
             poison.bad = {1}
             eventually(lambda: bool(app.queue.requeue(ALL, by="me").items))
             poison.wait_for(Drained)

@@ -192,6 +192,7 @@ def test_every_metric_is_right(world: World) -> None:
     assert value(catalogue.PROCESSED, *whose) == 5
     assert value(catalogue.FAILED, *whose) == 4
     assert value(catalogue.RETRIED, *whose) == 1
+    assert 0 < (value(catalogue.WAITED, *whose) or 0) <= SOON.delay_seconds
     assert value(catalogue.SKIPPED, *whose) == 1
     assert value(catalogue.PARKED, *whose) == 2
     assert value(catalogue.DEAD, *whose) == 0

@@ -15,6 +15,7 @@ import pytest
 from holdfast import (
     App,
     Backoff,
+    Decision,
     Event,
     NewEvent,
     Park,
@@ -28,7 +29,7 @@ from holdfast import (
 )
 from holdfast.errors import ProjectionFaulted, StoreUnavailable
 from holdfast.logs import TEXTS, guarded, log_signal
-from holdfast.runtime.signals import Faulted, Signal
+from holdfast.runtime.signals import Failed, Faulted, Signal
 from holdfast.runtime.store.faults import Fault
 
 SIGNALS = get_args(Signal)
@@ -41,7 +42,8 @@ SOON = Backoff.constant(0.001, max_attempts=2)
 def sample(kind: type, text: str = "x") -> Any:
     """A signal of a kind, with this text wherever there is one."""
     fault = Fault("ValueError", text, f"Traceback: {text}", datetime(2026, 1, 1, tzinfo=UTC))
-    values = {str: text, int: 1, float: 0.5, bool: True, Fault: fault}
+    values: dict[Any, Any] = {str: text, int: 1, float: 0.5, bool: True, Fault: fault}
+    values |= {int | None: 1, float | None: 0.5}
     hints = get_type_hints(kind)
     return kind(**{field.name: values[hints[field.name]] for field in dataclasses.fields(kind)})
 
@@ -99,10 +101,10 @@ def test_text_that_utf_8_can_not_encode_is_logged(
 def test_a_signal_is_one_line_whatever_its_texts_hold(kind: type, log: Callable[[], str]) -> None:
     log_signal(sample(kind, UNRULY))
     text = log()
-    told = ["ERROR projection faulted", "DEBUG projection faulted, traceback"]
-    if kind is not Faulted:
-        level, constant = TEXTS[kind]
-        told = [f"{logging.getLevelName(level)} {constant}"]
+    level, constant = TEXTS.get(kind, (logging.ERROR, "projection faulted"))
+    told = [f"{logging.getLevelName(level)} {constant}"]
+    if kind in (Faulted, Failed):
+        told.append(f"DEBUG {constant}, traceback")
     assert [line.partition(": ")[0] for line in text.splitlines()] == told
     assert "one\\r\\ntwo\\x1b[31m\\0\\x85\\u2028" in text
     assert all(line.isprintable() for line in text.splitlines())
@@ -121,6 +123,43 @@ def test_a_fault_with_text_that_utf_8_can_not_encode_is_logged(log: Callable[[],
         with pytest.raises(ProjectionFaulted):
             app.catch_up()
     assert "ValueError: card \\ud800 refused" in log()
+
+
+@pytest.mark.parametrize("delivery", ["log", "outbox"])
+@pytest.mark.parametrize("on_error", [Retry(SOON, exhausted=Park()), Park(retry=SOON), Skip()])
+def test_a_failed_attempt_is_one_record(
+    on_error: Decision, delivery: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with App("sqlite:///:memory:") as app, caplog.at_level(logging.DEBUG, logger="holdfast"):
+
+        @app.projection(policy=Policy(on_error=on_error), delivery=delivery)
+        class Cards(Projection):
+            @on("Paid")
+            def paid(self, event: Event[Any], tx: Tx) -> None:
+                raise ValueError("no")
+
+        app.journal.append("account-1", [NewEvent({}, type="Paid")])
+        (event,) = app.journal.read_raw()
+        app.catch_up()
+        while app.queue.list()[0].status == "failed":
+            app.catch_up()
+        attempts = app.queue.list()[0].attempts
+    told = [r for r in caplog.records if r.getMessage().startswith("event failed: ")]
+    records = [vars(record)["holdfast"] for record in told]
+    assert {record.levelno for record in told} == {logging.WARNING}
+    assert [record["attempt"] for record in records] == list(range(1, attempts + 1))
+    for record in records:
+        assert (record["event_id"], record["event_type"]) == (str(event.id), "Paid")
+        assert (record["stream"], record["max_attempts"]) == ("account-1", attempts)
+        assert (record["error_type"], record["error"]) == ("ValueError", "no")
+    *earlier, last = [(record["decision"], record["delay_seconds"]) for record in records]
+    name = type(on_error).__name__.lower()
+    assert [decision for decision, _ in earlier] == [name] * len(earlier)
+    assert all(0 < delay <= 0.001 for _, delay in earlier)
+    assert last == ("skip" if on_error == Skip() else "park", None)
+    traces = [r for r in caplog.records if r.getMessage().startswith("event failed, traceback: ")]
+    assert [record.levelno for record in traces] == [logging.DEBUG] * attempts
+    assert all("raise ValueError" in record.getMessage() for record in traces)
 
 
 def fail(*_: Any) -> Any:

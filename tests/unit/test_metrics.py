@@ -24,6 +24,12 @@ from holdfast.runtime.signals import Listener, Signal
 from holdfast.runtime.status import ProjectionStatus
 from holdfast.runtime.store.faults import Fault
 
+
+def failed(decision: str) -> signals.Failed:
+    names, error = ("4a1f", "T", "stream", "lane"), ("ValueError", "no", "Traceback …")
+    return signals.Failed("p", "f", 4, *names, 1, 3, decision, None, *error)
+
+
 FAULT = Fault("ValueError", "no", "Traceback …", datetime(2026, 1, 1, tzinfo=UTC))
 SIGNALS: list[tuple[Signal, dict[Metric, float]]] = [
     (signals.Started("p", "f", 3, 2), dict.fromkeys(catalogue.COUNTERS, 0)),
@@ -37,9 +43,9 @@ SIGNALS: list[tuple[Signal, dict[Metric, float]]] = [
     (signals.PollFailed("p", "f", 2, "why", 0.2), {catalogue.POLL_FAILURES: 1}),
     (signals.PollRecovered("p", "f", 2), {}),
     (signals.Refused("p", "f", 7, "no"), {}),
-    (signals.Failed("p", "f", 4, "T", "lane", 1, "ValueError", "no"), {catalogue.FAILED: 1}),
-    (signals.Decided("p", "f", 4, "skip"), {}),
-    (signals.Retrying("p", "f", 4, 2, 0.1), {catalogue.RETRIED: 1}),
+    (failed("skip"), {catalogue.FAILED: 1}),
+    (failed("retry"), {catalogue.FAILED: 1, catalogue.RETRIED: 1}),
+    (signals.Waited("p", "f", 0.5), {catalogue.WAITED: 0.5}),
     (signals.BreakerOpened("p", "f", 4, 30.0), {}),
     (signals.Skipped("p", "f", 4, "T", "lane"), {catalogue.SKIPPED: 1}),
     (signals.Duplicates("p", "f", 3), {catalogue.DUPLICATES: 3}),

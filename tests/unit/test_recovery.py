@@ -2,7 +2,7 @@
 
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -28,13 +28,14 @@ from holdfast.model.compile_projection import compile_projection
 from holdfast.model.event import RawEvent
 from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.failure.recovery import GiveUp, PolicyFailed, Recovery, RetryAfter
-from holdfast.runtime.signals import BreakerOpened, Decided, Failed, Retrying, Signal
+from holdfast.runtime.signals import BreakerOpened, Failed, Signal
 from holdfast.runtime.store.faults import MAX_MESSAGE_CHARACTERS
 from holdfast.runtime.store.queue_items import MAX_HISTORY, FailureHistory
 from holdfast.testing import FixedClock
 
 NAMES = ("entries", "journal")
 STEADY = Backoff(max_attempts=3, delay_seconds=2, multiplier=1, jitter=0)
+EVER = replace(STEADY, max_attempts=None)
 
 
 @dataclass
@@ -68,6 +69,12 @@ class Deciding:
 
     def ask(self, event: RawEvent, error: BaseException | None = None) -> RetryAfter | GiveUp:
         return self.recovery.decide(event, event.stream, error or ValueError("no"))
+
+    @property
+    def decisions(self) -> list[tuple[str, int, int | None, float | None]]:
+        """Each failed attempt: the decision, its number, their maximum, and the wait."""
+        failed = [signal for signal in self.signals if isinstance(signal, Failed)]
+        return [(f.decision, f.attempt, f.max_attempts, f.delay_seconds) for f in failed]
 
     def emitted(self, *kinds: type) -> list[Signal]:
         return [signal for signal in self.signals if isinstance(signal, kinds)]
@@ -210,7 +217,8 @@ def test_retries_until_they_are_exhausted(deciding: Callable[..., Deciding]) -> 
     verdicts = [here.ask(event_at(1), error) for _ in range(4)]
     assert verdicts[:2] == [RetryAfter(2, "retry"), RetryAfter(2, "retry")]
     assert verdicts[2:] == [GiveUp(Park(), error), GiveUp(Park(), error)]
-    assert here.emitted(Retrying) == [Retrying(*NAMES, 1, 2, 2), Retrying(*NAMES, 1, 3, 2)]
+    assert here.decisions[:2] == [("retry", 1, 3, 2), ("retry", 2, 3, 2)]
+    assert here.decisions[2:] == [("park", 3, 3, None), ("park", 4, 4, None)]
 
 
 def test_a_retry_may_have_its_own_backoff_and_end(deciding: Callable[..., Deciding]) -> None:
@@ -281,7 +289,7 @@ def test_an_on_error_that_raises_is_fatal_and_shows_both_errors(
         assert "on_error has a bug" in text
         assert "the handler has one too" in text
     assert "'entries'" in str(verdict.error)
-    assert here.emitted(Decided) == [Decided(*NAMES, 1, "fatal")]
+    assert here.decisions == [("fatal", 1, 1, None)]
 
 
 @pytest.mark.parametrize("nonsense", [None, True, "skip", Skip])
@@ -316,7 +324,7 @@ def test_a_schedule_that_raises_is_fatal(deciding: Callable[..., Deciding]) -> N
     assert verdict.decision == Fatal()
     assert "schedule has a bug" in str(verdict.error)
     assert "the handler has one too" in str(verdict.error)
-    assert here.emitted(Retrying) == []
+    assert here.decisions == [("fatal", 1, 1, None)]
 
 
 class Mute(Exception):
@@ -346,7 +354,7 @@ def test_a_breaker_opens_after_so_many_failures_in_a_row(deciding: Callable[...,
     assert len(asked.failures) == 2  # Nothing is skipped or parked while it is open.
     assert here.ask(event_at(3)) == RetryAfter(9, "breaker")
     assert here.emitted(BreakerOpened) == [BreakerOpened(*NAMES, 3, 9)] * 2
-    assert here.emitted(Decided)[2:] == [Decided(*NAMES, 3, "breaker")] * 2
+    assert here.decisions[2:] == [("breaker", 1, None, 9), ("breaker", 2, None, 9)]
 
 
 def test_a_success_closes_the_breaker(deciding: Callable[..., Deciding]) -> None:
@@ -388,7 +396,7 @@ def test_a_budget_runs_out_and_comes_back(deciding: Callable[..., Deciding]) -> 
     here.clock.advance(30)
     assert here.ask(event_at(2)) == RetryAfter(4, "retry")
     assert here.ask(event_at(3), error) == GiveUp(Park(), error)
-    assert len(here.emitted(Retrying)) == 2
+    assert [decision for decision, *_ in here.decisions] == ["retry", "retry", "park"]
     here.clock.advance(30)  # The first wait is a minute old.
     assert here.ask(event_at(3)) == RetryAfter(4, "retry")
     assert here.ask(event_at(3), error) == GiveUp(Park(), error)
@@ -410,28 +418,37 @@ def test_a_wait_that_does_not_fit_the_budget_is_not_begun(
 # Signals
 
 
-def test_the_signals_of_a_retry(deciding: Callable[..., Deciding]) -> None:
-    here = deciding(Policy(on_error=Retry(), backoff=STEADY))
-    here.recovery.decide(event_at(1), "lane", ValueError("no"))
-    assert here.signals == [
-        Failed(*NAMES, 1, "credited", "lane", 1, "ValueError", "no"),
-        Retrying(*NAMES, 1, 2, 2),
-        Decided(*NAMES, 1, "retry"),
-    ]
+def test_the_signal_of_a_failed_attempt(deciding: Callable[..., Deciding]) -> None:
+    here, event = deciding(Policy(on_error=Retry(), backoff=STEADY)), event_at(7)
+    here.recovery.decide(event, "lane", ValueError("no"))
+    names = (str(event.id), "credited", "account-7", "lane")
+    text = "ValueError: no\n"
+    assert here.signals == [Failed(*NAMES, 7, *names, 1, 3, "retry", 2, "ValueError", "no", text)]
 
 
 @pytest.mark.parametrize(
-    ("decision", "name"), [(Fatal(), "fatal"), (Skip(), "skip"), (Park(), "park")]
+    ("policy", "retries", "told"),
+    [
+        (Policy(), 0, ("fatal", 1, 1, None)),
+        (Policy(on_error=Skip()), 0, ("skip", 1, 1, None)),
+        (Policy(on_error=Park()), 0, ("park", 1, 1, None)),
+        (Policy(on_error=Retry(Backoff(max_attempts=1))), 0, ("fatal", 1, 1, None)),
+        (Policy(on_error=Retry(EVER)), 0, ("retry", 1, None, 2)),
+        (Policy(on_error=Park(retry=STEADY)), 0, ("park", 1, 4, 2)),
+        (Policy(on_error=Park(retry=STEADY)), 1, ("park", 1, 3, 2)),
+        (Policy(on_error=Park(retry=STEADY)), 3, ("park", 1, 1, None)),
+        (Policy(on_error=Park(retry=EVER)), 9, ("park", 1, None, 2)),
+    ],
 )
-def test_the_signals_of_a_final_decision(
-    deciding: Callable[..., Deciding], decision: Decision, name: str
+def test_a_failed_attempt_tells_its_number_and_the_wait(
+    deciding: Callable[..., Deciding],
+    policy: Policy,
+    retries: int,
+    told: tuple[str, int, int | None, float | None],
 ) -> None:
-    here = deciding(Policy(on_error=decision))
-    here.ask(event_at(7), KeyError("no"))
-    assert here.signals == [
-        Failed(*NAMES, 7, "credited", "account-7", 1, "KeyError", "'no'"),
-        Decided(*NAMES, 7, name),
-    ]
+    here = deciding(policy)
+    here.recovery.decide(event_at(7), "lane", KeyError("no"), retries=retries)
+    assert here.decisions == [told]
 
 
 def test_a_mask_hides_texts_from_signals_and_keeps_them_in_the_record(

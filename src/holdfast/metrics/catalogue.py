@@ -47,6 +47,11 @@ PROCESSED = _counter(
 )
 FAILED = _counter("attempts.failed", "{attempt}", "Failed attempts, whatever the policy decided.")
 RETRIED = _counter("events.retried", "{event}", "Decisions to wait and try the same event again.")
+WAITED = _counter(
+    "retry.wait",
+    SECONDS,
+    "Time for which the projection stood still before it tried an event again.",
+)
 SKIPPED = _counter("events.skipped", "{event}", "Events passed without being applied.")
 DUPLICATES = _counter(
     "events.duplicate", "{event}", "Events that had come before, and changed nothing."

@@ -37,8 +37,10 @@ def _values(signal: Signal) -> Iterator[tuple[Metric, float]]:
             yield catalogue.DRAINED, signal.events
         case signals.Failed():
             yield catalogue.FAILED, 1
-        case signals.Retrying():
-            yield catalogue.RETRIED, 1
+            if signal.decision == "retry":
+                yield catalogue.RETRIED, 1
+        case signals.Waited():
+            yield catalogue.WAITED, signal.seconds
         case signals.Skipped():
             yield catalogue.SKIPPED, 1
         case signals.Duplicates():
@@ -57,7 +59,6 @@ def _values(signal: Signal) -> Iterator[tuple[Metric, float]]:
             | signals.Singled()
             | signals.PollRecovered()
             | signals.Refused()
-            | signals.Decided()
             | signals.BreakerOpened()
             | signals.Queued()
             | signals.Recovered()

@@ -82,31 +82,31 @@ class PollRecovered(_ProjectionSignal):
 
 @dataclass(frozen=True, slots=True)
 class Failed(_ProjectionSignal):
-    """One attempt at an event failed."""
+    """One attempt at an event failed, and the policy has decided.
+
+    `decision` is fatal, skip, park, retry, or breaker if that is open. `max_attempts` is None
+    without a limit. `delay_seconds` is the wait before the next attempt, None if there is none.
+    """
 
     position: int
+    event_id: str
     event_type: str
+    stream: str
     lane: str
     attempt: int
+    max_attempts: int | None
+    decision: str
+    delay_seconds: float | None
     error_type: str
     error: str
+    stacktrace: str
 
 
 @dataclass(frozen=True, slots=True)
-class Decided(_ProjectionSignal):
-    """The decision on a failure: fatal, skip, park, retry, or breaker if that is open."""
+class Waited(_ProjectionSignal):
+    """The projection has stood still for a time, before a retry or because of the breaker."""
 
-    position: int
-    decision: str
-
-
-@dataclass(frozen=True, slots=True)
-class Retrying(_ProjectionSignal):
-    """The event is tried again, as attempt number `attempt`, after `delay_seconds`."""
-
-    position: int
-    attempt: int
-    delay_seconds: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +213,7 @@ Signal = (
     | PollRecovered
     | Refused
     | Failed
-    | Decided
-    | Retrying
+    | Waited
     | BreakerOpened
     | Skipped
     | Parked

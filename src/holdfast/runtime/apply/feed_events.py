@@ -16,13 +16,12 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import takewhile
 from operator import attrgetter
-from typing import assert_never
 
 from holdfast.errors import HoldfastError, Revised
 from holdfast.model.definition import Fold
 from holdfast.model.event import RawEvent, kept
 from holdfast.model.foreign_feed import VersionGap
-from holdfast.model.policy import Fatal, Park, Skip
+from holdfast.model.policy import Fatal, Skip
 from holdfast.runtime.apply.leadership import Leadership
 from holdfast.runtime.apply.outcome import Outcome
 from holdfast.runtime.engines.engine import Batch, EventFailed
@@ -260,11 +259,11 @@ class FeedEvents:
                 later = leadership.clock.now() + recheck
                 return NewItem(event, lane, "pending", next_attempt_at=later)
         known = leadership.recovery.known.get(event.position)
-        decision = None if known is None else known.decision
-        if decision is None and arrival == "early" and (gap := deduplication.gap(event)):
+        given_up = None if known is None else known.given_up
+        if given_up is None and arrival == "early" and (gap := deduplication.gap(event)):
             deduplication.check_unmoved(event)
             return self._wait_for_gap(event, batch.lane_of(event), gap)
-        if decision is None:
+        if given_up is None:
             try:
                 if failed is not None:
                     raise failed
@@ -272,14 +271,14 @@ class FeedEvents:
             except EventFailed as found:
                 leadership.source.verify()  # A policy is asked about events of the feed alone.
                 lane = batch.lane_of(event)
-                decision = leadership.attempts.decide(event, lane, found.error, batch)
-        if decision is None or isinstance(decision, Skip):
+                given_up = leadership.attempts.decide(event, lane, found.error, batch)
+        if given_up is None or isinstance(given_up.decision, Skip):
             deduplication.passed(event)
             if overtakes:
                 opened.woken_lanes.add(batch.lane_of(event))
-            if decision is None:
+            if given_up is None:
                 return None
-        return self._item(event, batch.lane_of(event), decision)
+        return self._item(event, batch.lane_of(event), given_up)
 
     def _wait_for_gap(self, event: RawEvent, lane: str, gap: VersionGap) -> NewItem:
         """An event that came too early waits in its lane for those before it."""
@@ -289,19 +288,15 @@ class FeedEvents:
         until = now + timedelta(seconds=foreign.gap_seconds)
         return NewItem(event, lane, "failed", FailureHistory().after(gap, now), until)
 
-    def _item(self, event: RawEvent, lane: str, decision: Skip | Park) -> NewItem:
+    def _item(self, event: RawEvent, lane: str, given_up: GiveUp) -> NewItem:
         history = self._leadership.recovery.history_of(event)
-        match decision:
-            case Skip():
-                return NewItem(event, lane, "skipped", history)
-            case Park(retry):
-                self._check_room(event, lane)
-                if retry is None:
-                    return NewItem(event, lane, "dead", history)
-                due_at = self._leadership.clock.now() + timedelta(seconds=retry.delay(1))
-                return NewItem(event, lane, "failed", history, due_at)
-            case _:
-                assert_never(decision)
+        if isinstance(given_up.decision, Skip):
+            return NewItem(event, lane, "skipped", history)
+        self._check_room(event, lane)
+        if given_up.park_seconds is None:
+            return NewItem(event, lane, "dead", history)
+        due_at = self._leadership.clock.now() + timedelta(seconds=given_up.park_seconds)
+        return NewItem(event, lane, "failed", history, due_at)
 
     def _check_room(self, event: RawEvent, lane: str) -> None:
         why = self._leadership.lanes.overflow(lane, self._leadership.definition.policy.limits)

@@ -12,7 +12,7 @@ from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
 from holdfast.model.failure import ProcessDied
 from holdfast.model.foreign_feed import undecodable_reason
-from holdfast.model.policy import Fatal, Park, Skip
+from holdfast.model.policy import Fatal, Skip
 from holdfast.runtime.engines.engine import Applies, EventFailed
 from holdfast.runtime.failure.recovery import GiveUp, NextStep, Recovery, RetryAfter
 from holdfast.runtime.signals import Signal
@@ -66,9 +66,17 @@ class Attempts:
             self.recovery.state.failures_in_a_row = 0
 
     def decide(
-        self, event: RawEvent, lane: str, error: BaseException, batch: Applies | None = None
-    ) -> Skip | Park | None:
+        self,
+        event: RawEvent,
+        lane: str,
+        error: BaseException,
+        batch: Applies | None = None,
+        *,
+        retries: int = 0,
+    ) -> GiveUp | None:
         """Asks the policy about a failed event; None if the fallback has handled it.
+
+        An event that is given up is skipped or parked. `retries`: as for Recovery.
 
         Raises Blocked where the event is to be tried again, or stops the projection.
         """
@@ -81,13 +89,13 @@ class Attempts:
                 attempts = known.history.attempts + known.blamed_for.deaths - 1
                 known.history = replace(known.history, attempts=attempts)
             known.blamed_for = None
-        step = self.recovery.decide(event, lane, error)
+        step = self.recovery.decide(event, lane, error, retries=retries)
         if isinstance(step, GiveUp):
             if batch is not None and self._falls_back(batch, event, step):
                 return None
             if not isinstance(step.decision, Fatal):
-                self.recovery.known[event.position].decision = step.decision
-                return step.decision
+                self.recovery.known[event.position].given_up = step
+                return step
         raise Blocked(event, step)
 
     def fail_item(
@@ -97,7 +105,7 @@ class Attempts:
         now, retries = self.clock.now(), item.retries + 1
         self.recovery.adopt(item.event, item.history)
         try:
-            decision = self.decide(item.event, lane, error, batch)
+            given_up = self.decide(item.event, lane, error, batch, retries=retries)
         except Blocked as blocked:
             history = self.recovery.forget(item.event) or item.history
             if isinstance(blocked.step, RetryAfter):
@@ -108,13 +116,13 @@ class Attempts:
             # Left as it was, to be tried when the projection runs again.
             failed = FailedAttempt(item.id, item.status, history, item.retries, None)
             return failed, LaneStop(now, blocked)
-        if decision is None:
+        if given_up is None:
             return None, None
         history = self.recovery.forget(item.event) or item.history
-        if isinstance(decision, Skip):
+        if isinstance(given_up.decision, Skip):
             return FailedAttempt(item.id, "skipped", history, retries, None), None
-        if decision.retry is not None and decision.retry.allows(retries):
-            at = now + timedelta(seconds=decision.retry.delay(retries + 1))
+        if given_up.park_seconds is not None:
+            at = now + timedelta(seconds=given_up.park_seconds)
             return FailedAttempt(item.id, "failed", history, retries, at), LaneStop(at)
         return FailedAttempt(item.id, "dead", history, retries, None), LaneStop(None)
 

@@ -21,7 +21,7 @@ from holdfast.model.event_types import EventTypes
 from holdfast.model.failure import Failure
 from holdfast.model.policy import Decision, Fatal, Final, Park, Policy, Retry, Skip
 from holdfast.runtime.engines.invoke import Invoker
-from holdfast.runtime.signals import BreakerOpened, Decided, Failed, Retrying, Signal
+from holdfast.runtime.signals import BreakerOpened, Failed, Signal, Waited
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.faults import text_of
 from holdfast.runtime.store.queue_items import NO_FAILURE, FailureHistory, attempt_of
@@ -33,14 +33,16 @@ class RetryAfter:
 
     seconds: float
     reason: Literal["retry", "breaker"]
+    max_attempts: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The attempts are over."""
+    """The attempts are over; in the queue a parked event is tried again after `park_seconds`."""
 
     decision: Final
     error: BaseException
+    park_seconds: float | None = field(default=None, compare=False)
 
 
 NextStep = RetryAfter | GiveUp
@@ -57,8 +59,8 @@ class FailedEvent:
     history: FailureHistory = NO_FAILURE
     retry_after: RetryAfter | None = None
     """What is left of the wait before its next attempt."""
-    decision: Skip | Park | None = None
-    """What becomes of it when it comes again."""
+    given_up: GiveUp | None = None
+    """What becomes of it when it comes again, if it is skipped or parked."""
     blamed_for: BaseException | None = None
     """The death of a process, or a failure of the store, that it has caused."""
 
@@ -117,34 +119,58 @@ class Recovery:
         if known is not None and known.retry_after is not None:
             left = known.retry_after.seconds - seconds
             known.retry_after = replace(known.retry_after, seconds=left) if left > 0 else None
+        self._emit(Waited(*self._names, seconds))
 
     def forget(self, event: RawEvent) -> FailureHistory | None:
         """The event is applied or in the queue; returns its history, if it had failed."""
         known = self.known.pop(event.position, None)
         return known.history if known and known.history.attempts else None
 
-    def decide(self, event: RawEvent, lane: str, error: BaseException) -> NextStep:
-        """Decides about one failed attempt."""
+    def decide(
+        self, event: RawEvent, lane: str, error: BaseException, *, retries: int = 0
+    ) -> NextStep:
+        """Decides about one failed attempt; `retries`: how many of them were from the queue."""
         now, known = self._clock.now(), self._known(event.position)
         known.history = history = known.history.after(error, now)
-        failure = self._failure(event, lane, error, history, now)
-        self._emit(
-            Failed(
-                *self._names,
-                event.position,
-                event.type,
-                lane,
-                failure.attempt,
-                type(error).__name__,
-                self._definition.masked(history.last_attempts[-1].error_message),
-            )
-        )
-        step = self._next_step(failure)
+        step = self._next_step(self._failure(event, lane, error, history, now))
+        max_attempts: int | None = history.attempts
         if isinstance(step, RetryAfter):
             known.retry_after = step
-        name = step.reason if isinstance(step, RetryAfter) else _name(step.decision)
-        self._emit(Decided(*self._names, event.position, name))
+            max_attempts = step.max_attempts
+        elif isinstance(step.decision, Park) and (retry := step.decision.retry) is not None:
+            if retry.max_attempts is None:
+                max_attempts = None
+            else:
+                max_attempts = history.attempts - retries + retry.max_attempts
+            if retry.allows(retries):
+                step = replace(step, park_seconds=retry.delay(retries + 1))
+        self._emit(self._failed(event, lane, history, step, max_attempts))
         return step
+
+    def _failed(
+        self,
+        event: RawEvent,
+        lane: str,
+        history: FailureHistory,
+        step: NextStep,
+        max_attempts: int | None,
+    ) -> Failed:
+        last, is_masked = history.last_attempts[-1], self._definition.mask is not None
+        return Failed(
+            *self._names,
+            event.position,
+            str(event.id),
+            event.type,
+            event.stream,
+            lane,
+            attempt=history.attempts,
+            max_attempts=max_attempts,
+            decision=step.reason if isinstance(step, RetryAfter) else _name(step.decision),
+            delay_seconds=step.seconds if isinstance(step, RetryAfter) else step.park_seconds,
+            error_type=last.error_type,
+            error=self._definition.masked(last.error_message),
+            stacktrace="(masked)" if is_masked else last.error_stacktrace,
+        )
 
     def _known(self, position: int) -> FailedEvent:
         return self.known.setdefault(position, FailedEvent())
@@ -185,8 +211,7 @@ class Recovery:
             return GiveUp(Fatal(), _policy_failed("Backoff.schedule", worse, failure))
         if not self._takes_from_budget(seconds):
             return GiveUp(exhausted, failure.error)
-        self._emit(Retrying(*self._names, failure.position, failure.attempt + 1, seconds))
-        return RetryAfter(seconds, "retry")
+        return RetryAfter(seconds, "retry", backoff.max_attempts)
 
     def _takes_from_budget(self, seconds: float) -> bool:
         """Takes a wait from the retry budget; False if that has not enough left."""

@@ -31,7 +31,7 @@ from holdfast.runtime.outbox.executor import Executor
 from holdfast.runtime.outbox.shadow import Shadow
 from holdfast.runtime.outbox.shares import Share, Shares
 from holdfast.runtime.run.worker import RunnerContext, Worker
-from holdfast.runtime.signals import Started, Stopped
+from holdfast.runtime.signals import Started, Stopped, Waited
 from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, Claims
 from holdfast.runtime.store.faults import Fault, fault_of
 from holdfast.runtime.store.session import Session
@@ -197,7 +197,9 @@ class Relay(Worker):
         if left <= 0:
             return False
         self._give_back(executor, self._shares.waiting)
-        self._stop.wait(min(left, TEND_SECONDS))
+        part = min(left, TEND_SECONDS)
+        if not self._stop.wait(part):
+            self._emit(Waited(*self._names, part))
         return True
 
     def _claim(self, executor: Executor) -> None:

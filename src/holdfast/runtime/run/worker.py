@@ -19,6 +19,7 @@ from holdfast.runtime.failure.recovery import PolicyState, Recovery
 from holdfast.runtime.limits import LIMITS, RuntimeLimits
 from holdfast.runtime.signals import (
     LANE_SIGNALS,
+    Failed,
     Faulted,
     PollFailed,
     PollRecovered,
@@ -213,4 +214,6 @@ class Worker(ABC):
     def _emit_masked(self, signal: Signal) -> None:
         if isinstance(signal, LANE_SIGNALS):
             signal = replace(signal, lane="(masked)")  # A key may be taken from the payload.
+        if isinstance(signal, Failed):
+            signal = replace(signal, stream="(masked)")  # It is the lane, where no other is named.
         self._context.signals.emit(signal)
