@@ -35,6 +35,7 @@ TEXTS: dict[type, tuple[int, str]] = {
     signals.CallbackFailed: (logging.ERROR, "callback failed after the commit"),
     signals.Paused: (logging.INFO, "projection paused"),
     signals.Resumed: (logging.INFO, "projection resumed"),
+    signals.Changed: (logging.INFO, "projection changed"),
 }
 """The level and text of each signal, except Faulted, whose text is not constant."""
 

@@ -7,9 +7,11 @@ from contextlib import suppress
 from holdfast.assembly import Assembly
 from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted, WaitTimeout
 from holdfast.model.compile_projection import check_shards
+from holdfast.model.definition import Definition
 from holdfast.running import STOP_SECONDS
 from holdfast.runtime.shards.layout import ShardLayout
 from holdfast.runtime.shards.shard_worker import ShardWorker
+from holdfast.runtime.signals import Changed
 from holdfast.runtime.status import ProjectionStatus
 from holdfast.runtime.store.faults import fault_message
 from holdfast.runtime.store.queue_items import AuditRow
@@ -18,6 +20,7 @@ from holdfast.sql.migrations import migrate
 from holdfast.sql.operate import lifecycle
 from holdfast.sql.operate import status as statuses
 from holdfast.sql.operate.explain import Reason, explain
+from holdfast.sql.process_name import process_name
 from holdfast.sql.store.audit import ChangedBy, read_audit
 
 
@@ -60,27 +63,35 @@ class Operations(Assembly):
         """
         definition = self._catalog.find(projection)
         self._prepare()
-        return lifecycle.pause(self._database, definition, self._changed(by, note))
+        is_paused = lifecycle.pause(self._database, definition, self._changed(by, note))
+        if is_paused:
+            self._tell(definition, "pause", by)
+        return is_paused
 
     def resume(self, projection: str | type, *, by: str, note: str | None = None) -> bool:
         """Lets a paused projection go on; returns whether it was paused."""
         definition = self._catalog.find(projection)
         self._prepare()
-        return lifecycle.resume(self._database, definition.name, self._changed(by, note))
+        is_resumed = lifecycle.resume(self._database, definition.name, self._changed(by, note))
+        if is_resumed:
+            self._tell(definition, "resume", by)
+        return is_resumed
 
     def reset(
         self, projection: str | type, *, by: str | None = None, note: str | None = None
     ) -> list[str]:
         """Clears a projection's tables, checkpoint and queue in one transaction.
 
-        Returns the tables. A worker that runs it now begins again at the first event. With `by`,
-        the audit has a row for it.
+        Returns the tables. A worker that runs it now begins again at the first event. Without `by`,
+        the audit names this process.
         """
         self._refuse_handlers("be reset")
         definition = self._catalog.find_projection(projection, "be reset")
         self._prepare()
-        change = None if by is None else self._changed(by, note)
-        return lifecycle.reset(self._database, definition, change)
+        change = self._changed(by, note)
+        tables = lifecycle.reset(self._database, definition, change)
+        self._tell(definition, "reset", change.by)
+        return tables
 
     def rewind(
         self,
@@ -97,7 +108,9 @@ class Operations(Assembly):
         """
         definition = self._catalog.find_projection(projection, "be rewound")
         self._prepare()
-        return lifecycle.rewind(self._database, definition, to, self._changed(by, note))
+        position = lifecycle.rewind(self._database, definition, to, self._changed(by, note))
+        self._tell(definition, "rewind", by)
+        return position
 
     def forward(
         self, projection: str | type, to: int, *, feed: str, by: str, note: str | None = None
@@ -113,6 +126,7 @@ class Operations(Assembly):
         if source is not None and to > (head := source.heads().get(feed, 0)):
             raise ConfigError(f"{feed} ends at offset {head}, so nothing is gone up to {to}")
         lifecycle.forward(self._database, definition, feed, to, self._changed(by, note))
+        self._tell(definition, "forward", by)
 
     def reshard(
         self,
@@ -150,6 +164,7 @@ class Operations(Assembly):
             supervisor.stop()
             supervisor.join(STOP_SECONDS)
         if self._layouts.layout(definition.name) == ShardLayout(shards):
+            self._tell(definition, "reshard", by)
             return shards
         name, now = definition.name, self._layouts.layout(definition.name)
         back = f"holdfast reshard {name} --to {now.shards} takes it back"
@@ -173,13 +188,15 @@ class Operations(Assembly):
     ) -> int:
         """Takes a projection from the process that runs it, frozen or not; returns how many did.
 
-        With `by`, the audit has a row for it.
+        Without `by`, the audit names this process.
         """
         refuse_handlers(self._database, "a projection")
         definition = self._catalog.find(projection)
         self._prepare()
-        change = None if by is None else self._changed(by, note)
-        return lifecycle.depose(self._database, definition.name, change)
+        change = self._changed(by, note)
+        deposed = lifecycle.depose(self._database, definition.name, change)
+        self._tell(definition, "depose", change.by)
+        return deposed
 
     def migrate(self) -> int:
         """Creates or updates holdfast's own tables; returns how many migrations ran.
@@ -190,9 +207,12 @@ class Operations(Assembly):
         self._prepare()
         return ran
 
-    def _changed(self, by: str, note: str | None) -> ChangedBy:
+    def _changed(self, by: str | None, note: str | None) -> ChangedBy:
         refuse_handlers(self._database, "a projection")
-        return ChangedBy(by, self._clock.now(), note)
+        return ChangedBy(process_name() if by is None else by, self._clock.now(), note)
+
+    def _tell(self, definition: Definition, action: str, by: str) -> None:
+        self._signals.emit(Changed(definition.name, definition.feed, action, by))
 
     def _heads(self, projection: str | None = None) -> dict[tuple[str, str], int]:
         """Where the feeds of foreign sources end, as far as that can be had."""

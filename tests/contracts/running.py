@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from contextlib import closing
@@ -15,6 +16,7 @@ from holdfast.errors import ConfigError, WaitTimeout
 from holdfast.model.event import Event
 from holdfast.model.projection import Projection, TableProjection, Tx, on
 from holdfast.runtime.signals import Committed, Signal, Started, Stopped
+from holdfast.sql.process_name import process_name
 from holdfast.sql.store.session import SqlSession
 from tests.contracts.samples import (
     SUMS,
@@ -147,6 +149,25 @@ class RunningContract:
         app.catch_up()
         status = status_of(app, "sums")
         assert (status.lag_events, status.lag_seconds, status.events_processed) == (0, 0.0, 5)
+
+    @pytest.mark.parametrize("by", [None, "anna"])
+    def test_changes_are_logged_and_in_the_audit(
+        self, app: App, by: str | None, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        app.projection(Sums)
+        app.catch_up()
+        with caplog.at_level(logging.INFO, logger="holdfast"):
+            app.reset(Sums, by=by)
+            app.catch_up()
+            app.depose(Sums, by=by)
+            app.pause(Sums, by="anna")
+            app.resume(Sums, by="anna")
+            assert not app.resume(Sums, by="anna")
+        told = [vars(r)["holdfast"] for r in caplog.records if "projection changed" in r.message]
+        who = by or process_name()
+        expected = [("reset", who), ("depose", who), ("pause", "anna"), ("resume", "anna")]
+        assert [(fields["action"], fields["by"]) for fields in told] == expected
+        assert [(row.action, row.actor) for row in reversed(app.audit())] == expected
 
     def test_a_reset_builds_it_again(self, app: App) -> None:
         app.projection(Sums)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from copy import copy
 from dataclasses import field, make_dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,12 @@ from holdfast.model.row_type import TableSpec
 from holdfast.runtime.store.transaction import RowChanges
 from holdfast.sql.database import Database, quote
 from holdfast.sql.operate import lifecycle as upkeep
+from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.session import SqlSession
 from tests.contracts.rows import VALUES, as_stored
 from tests.contracts.samples import concurrently, handler_definition, table_definition
+
+BY_ME = ChangedBy("me", datetime(2026, 1, 1, tzinfo=UTC))
 
 Row = make_dataclass("Row", [("id", str), ("n", int, 0)])
 ROW = table_definition(Row)
@@ -110,7 +114,7 @@ class TableContract:
         assert "holdfast reset things" in str(caught.value)
         assert _load(session, ROW) == {("a",): ("a", 1)}
         session.prepare(ROW)  # The change can be taken back.
-        assert upkeep.reset(database, CHANGES[reason]) == ["things"]
+        assert upkeep.reset(database, CHANGES[reason], BY_ME) == ["things"]
         session.prepare(CHANGES[reason])
         assert _count(session, "things") == 0
 
@@ -121,7 +125,7 @@ class TableContract:
         _run(session, "DROP TABLE things")
         with pytest.raises(SchemaError, match=r"dropped.*holdfast reset things"):
             session.prepare(ROW)
-        upkeep.reset(database, ROW)
+        upkeep.reset(database, ROW, BY_ME)
         session.prepare(ROW)
         _write(session, ROW, "a", 1)
 
@@ -144,14 +148,14 @@ class TableContract:
         opened = session.take_over(session.open_checkpoint("things", "journal"))
         session.prepare(ROW)
         _write(session, ROW, "a", 1)
-        assert upkeep.reset(database, ROW) == ["things"]
+        assert upkeep.reset(database, ROW, BY_ME) == ["things"]
         assert _load(session, ROW) == {}
         checkpoint = session.open_checkpoint("things", "journal")
         assert (checkpoint.position, checkpoint.events_processed) == (0, 0)
         assert checkpoint.epoch > opened.epoch
 
     def test_a_reset_before_the_first_run_changes_nothing(self, database: Database) -> None:
-        assert upkeep.reset(database, ROW) == []
+        assert upkeep.reset(database, ROW, BY_ME) == []
 
     def test_several_statements_make_a_table(self, session: SqlSession) -> None:
         both = handler_definition(

@@ -45,6 +45,7 @@ SIGNALS: list[tuple[Signal, dict[Metric, float]]] = [
     (signals.Refused("p", "f", 7, "no"), {}),
     (failed("skip"), {catalogue.FAILED: 1}),
     (failed("retry"), {catalogue.FAILED: 1, catalogue.RETRIED: 1}),
+    (signals.Changed("p", "f", "reset", "anna"), {}),
     (signals.Waited("p", "f", 0.5), {catalogue.WAITED: 0.5}),
     (signals.BreakerOpened("p", "f", 4, 30.0), {}),
     (signals.Skipped("p", "f", 4, "T", "lane"), {catalogue.SKIPPED: 1}),

@@ -65,6 +65,7 @@ def _values(signal: Signal) -> Iterator[tuple[Metric, float]]:
             | signals.CallbackFailed()
             | signals.Paused()
             | signals.Resumed()
+            | signals.Changed()
         ):
             return
         case _:

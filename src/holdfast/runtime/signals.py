@@ -197,6 +197,14 @@ class Resumed(_ProjectionSignal):
 
 
 @dataclass(frozen=True, slots=True)
+class Changed(_ProjectionSignal):
+    """Somebody has changed the projection from this process, as the audit says."""
+
+    action: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Faulted(_ProjectionSignal):
     """A projection has stopped at an error; it needs an operator."""
 
@@ -225,6 +233,7 @@ Signal = (
     | CallbackFailed
     | Paused
     | Resumed
+    | Changed
     | Faulted
 )
 

@@ -15,7 +15,7 @@ from holdfast.sql.store.shard_layouts import admit, feeds_of, reset_layout
 from holdfast.sql.store.tables import clear_tables
 
 
-def reset(database: Database, definition: Definition, change: ChangedBy | None = None) -> list[str]:
+def reset(database: Database, definition: Definition, change: ChangedBy) -> list[str]:
     """Clears a projection's tables and checkpoint in one transaction; returns the tables' names.
 
     The present runner is fenced, and begins again at the first event.
@@ -45,8 +45,7 @@ def reset(database: Database, definition: Definition, change: ChangedBy | None =
                 add_types(connection, definition)
             connection.run("record_registration")
             tables = clear_tables(connection, definition)
-            if change is not None:
-                change.write(connection, "reset", definition.name, {"tables": tables})
+            change.write(connection, "reset", definition.name, {"tables": tables})
     publish(database)
     database.announce()
     return tables
@@ -59,7 +58,7 @@ def owned_tables(database: Database, definition: Definition) -> list[str]:
     return [name for name, _ in rows]
 
 
-def depose(database: Database, projection: str, change: ChangedBy | None = None) -> int:
+def depose(database: Database, projection: str, change: ChangedBy) -> int:
     """Takes the projection from its runners; returns how many leases they had."""
     with database.reading() as connection:
         rows = connection.run("checkpoints_of", {"projection": projection})
@@ -72,8 +71,7 @@ def depose(database: Database, projection: str, change: ChangedBy | None = None)
                 database.depose(checkpoint_id)
                 # A runner with a later epoch has taken over already, and stays.
                 connection.run("raise_epoch", {"id": checkpoint_id, "epoch": epoch})
-                if change is not None:
-                    change.write(connection, "depose", projection, {"epoch": epoch})
+                change.write(connection, "depose", projection, {"epoch": epoch})
     return len(held)
 
 
