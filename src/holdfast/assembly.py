@@ -39,6 +39,7 @@ from holdfast.runtime.wake import WakeSignal
 from holdfast.sql.database import Database, handled_database
 from holdfast.sql.forks import at_fork
 from holdfast.sql.journal.journal_source import JournalSource
+from holdfast.sql.journal.positions import check_drawn
 from holdfast.sql.migrations import check_migrated, migrate
 from holdfast.sql.outbox.claims import SqlClaims
 from holdfast.sql.outbox.registration import register
@@ -94,6 +95,7 @@ class Assembly:
                     migrate(self._database)
                 else:
                     check_migrated(self._database)
+                self._check_drawn()
                 for definition in self._catalog:
                     if isinstance(definition.delivery, OutboxDelivery):
                         register(self._database, definition)
@@ -103,7 +105,12 @@ class Assembly:
         """Where somebody's transaction is open, a migration could wait for it for ever."""
         if not (self._prepared or self._migrated):
             check_migrated(self._database)
+            self._check_drawn()
             self._migrated = True
+
+    def _check_drawn(self) -> None:
+        with self._database.reading() as connection:
+            check_drawn(connection)
 
     # Workers
 

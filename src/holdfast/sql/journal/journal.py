@@ -16,6 +16,7 @@ from holdfast.model.event_types import EventTypes
 from holdfast.sql.database import Database, Row, Run, handled_database
 from holdfast.sql.journal.encode import EncodedEvent, EventEncoder
 from holdfast.sql.journal.join import joined, joined_async
+from holdfast.sql.journal.positions import check_tail
 from holdfast.sql.values import as_json
 from holdfast.threads import in_thread
 
@@ -172,7 +173,10 @@ class Journal:
     def tail(
         self, *, after: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> Iterator[Event[Any]]:
-        """Events after a position (the head by default) as they come, until `stop()` is true."""
+        """Events after a position (the head by default) as they come, until `stop()` is true.
+
+        Raises HoldfastError where the journal has not come to the position, or was replaced.
+        """
         return map(self._types.decode, self.tail_raw(after=after, stop=stop))
 
     def tail_raw(
@@ -184,10 +188,14 @@ class Journal:
             with self._database.reading() as connection:
                 after = connection.settled_end()
         self._database.listen()
+        last_id = None
         while not stop():
             heard = self._database.wake.count
+            self._prepare()
+            with self._database.reading() as connection:
+                check_tail(connection, after, last_id)
             for event in self.read_raw(after=after):
-                after = event.position
+                after, last_id = event.position, event.id_text
                 yield event
                 if stop():
                     return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
-from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
+from holdfast.sql.journal.positions import check_checkpoint, check_drawn, check_end
 from holdfast.sql.store.head_reader import HeadReader, HeadSnapshot
 from holdfast.sql.store.session import SqlSession
 
@@ -28,6 +30,7 @@ class JournalSource:
         self._wake = session.database.wake
         self._heard = self._read_at = self._wake.count
         """The counts of wake-ups when it waited last, and when the journal was read last."""
+        self._checkpoint: Checkpoint | None = None
         self._is_idle = False
         self._is_ahead = False
         """Whether the next events are read ahead on the runner's own connection."""
@@ -71,14 +74,9 @@ class JournalSource:
 
     def check(self, checkpoint: Checkpoint) -> Checkpoint:
         self.forget()
-        head = self.head()
-        if checkpoint.position > head:
-            raise HoldfastError(
-                f"it has come to position {checkpoint.position}, and feed {checkpoint.feed!r} ends "
-                f"at {head}: has the feed been cut, or restored from an older copy? What was "
-                f"appended since would be passed over; holdfast reset {checkpoint.projection} "
-                "begins again"
-            )
+        check_drawn(self._session.connection)
+        check_checkpoint(self._session.connection, checkpoint)
+        self._checkpoint = checkpoint
         return checkpoint
 
     def verify(self) -> None:
@@ -110,6 +108,8 @@ class JournalSource:
         snapshot = self._fresh_snapshot()
         if snapshot is None or snapshot.head > after:
             return False
+        if snapshot.head < after and self._checkpoint is not None:
+            check_end(self._session.connection, replace(self._checkpoint, position=after))
         self._heard = self._read_at = snapshot.wakes
         return True
 

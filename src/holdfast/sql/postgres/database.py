@@ -244,6 +244,12 @@ class PostgresDatabase:
             return StoreConflict(
                 f"another transaction has appended the same; append again: {message}"
             )
+        if state == "23505" and error.diag.constraint_name == "holdfast_event_pkey":
+            return StoreUnavailable(
+                "the sequence of positions is behind the journal, as after a logical replication; "
+                "stop all that appends, then run SELECT setval(pg_get_serial_sequence("
+                f"'holdfast_event', 'position'), max(position)) FROM holdfast_event: {message}"
+            )
         if state == "0A000" and error.diag.source_function == "RevalidateCachedQuery":
             return StoreUnavailable(
                 f"a table was altered meanwhile; a new connection sees it: {message}"

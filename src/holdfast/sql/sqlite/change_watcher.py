@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from holdfast.errors import StoreUnavailable
 from holdfast.runtime.wake import WakeSignal
 from holdfast.sql.forks import calls
 from holdfast.sql.queries import query
@@ -46,7 +47,7 @@ class ChangeWatcher:
     def _run(self) -> None:
         while not self._stop.is_set():
             # An error here costs only latency: polling goes on.
-            with suppress(sqlite3.Error):
+            with suppress(sqlite3.Error, StoreUnavailable):
                 while not self._pause():
                     with calls.inside():
                         self._check()

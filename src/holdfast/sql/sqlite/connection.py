@@ -76,6 +76,8 @@ class SqliteConnection:
         return SqliteTx(self.raw)
 
     def run(self, name: str, params: Mapping[str, Any] | None = None) -> list[Row]:
+        if self._writer is None:
+            self._database.check_file()
         with self._translated():
             return self.raw.execute(query(name, "sqlite"), plain(params or {})).fetchall()
 

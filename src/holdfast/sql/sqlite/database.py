@@ -72,6 +72,8 @@ class SqliteDatabase:
             if path is None
             else path.absolute().as_uri().replace("?", "%3f").replace("#", "%23")
         )
+        self._file: tuple[int, int] | None = None
+        """Device and inode of the file that was opened first."""
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         self._connections: WeakSet[SqliteConnection] = WeakSet()
@@ -235,11 +237,13 @@ class SqliteDatabase:
         if self._readers or self._writer:
             with calls.inside():
                 self._close_shared()
+        self._file = None
 
     @contextmanager
     def turn(self) -> Iterator[sqlite3.Connection]:
         """The writer connection, for one thread at a time, first come, first served."""
         with self._write_lock.take(), calls.inside():
+            self.check_file()
             if self._writer is None:
                 self._writer = self._open_writer()
             try:
@@ -253,6 +257,27 @@ class SqliteDatabase:
                         self._writer.close()
                     self._writer = None
                 raise
+
+    def check_file(self) -> None:
+        """Raises StoreUnavailable if the path has another file than the one that is open.
+
+        What is written to a file without a name is lost.
+        """
+        if self._file is None:
+            return
+        assert self.path is not None
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            what = "was removed"
+        else:
+            if (found.st_dev, found.st_ino) == self._file:
+                return
+            what = "was replaced"
+        raise StoreUnavailable(
+            f"SQLite at {self.path}: the file {what} while this process had it open, and what is "
+            "written to the old one would be lost; restart all processes that use it"
+        )
 
     def keep(self, connection: SqliteConnection) -> None:
         self._connections.add(connection)
@@ -290,11 +315,16 @@ class SqliteDatabase:
                 f"can't open {self.path}: the folder {self.path.absolute().parent} is not there; "
                 "make it first"
             )
+        self.check_file()
         with translating(sqlite3.Error, self.unavailable):
-            return sqlite3.connect(
+            raw = sqlite3.connect(
                 self._uri,
                 uri=True,
                 timeout=BUSY_SECONDS,
                 isolation_level=None,
                 check_same_thread=False,
             )
+        if self.path is not None and self._file is None:
+            opened = self.path.stat()
+            self._file = opened.st_dev, opened.st_ino
+        return raw
