@@ -89,6 +89,9 @@ class Connection(Protocol):
     def script(self, sql: str) -> None:
         """Runs one or more statements without parameters."""
 
+    def drop_table(self, name: str) -> None:
+        """Drops a table if it is there; raises SchemaError if others depend on it."""
+
     def transaction(self) -> AbstractContextManager[None]:
         """Commits at the end of the block, rolls back if it raises."""
 

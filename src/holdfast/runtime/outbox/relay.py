@@ -13,12 +13,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import count
 from uuid import uuid4
 
-from holdfast.errors import ProjectionFaulted, ProjectionPaused, StoreUnavailable
+from holdfast.errors import HoldfastError, ProjectionFaulted, ProjectionPaused, StoreUnavailable
 from holdfast.model.definition import Definition, Outbox
 from holdfast.model.feed_names import MESSAGES
 from holdfast.runtime.engines.engine import StoreFailedAt
@@ -69,6 +69,8 @@ class Relay(Worker):
         self._shadow = Shadow(context.types, context.clock)
         self._policy_state = PolicyState()
         self._has_begun = False
+        self._prepared_epoch: int | None = None
+        """The epoch under which the tables were made; a reset may have dropped them since."""
         self._tend_at = self._renew_at = self._pause_until = 0.0
         self._shares = Shares(self._concurrency, lambda: self._goes_on)
         self._threads: list[threading.Thread] = []
@@ -103,8 +105,10 @@ class Relay(Worker):
             if lease is None:
                 return False
             try:
-                session.prepare(self.definition)
                 claims = self._open_claims(session)
+                epoch = claims.state().epoch
+                session.prepare(self.definition)
+                self._prepared_epoch = epoch
                 left, before = None, None
                 while self._goes_on and (left := claims.backfill()):
                     self._recovered()
@@ -182,7 +186,7 @@ class Relay(Worker):
         state = claims.state()
         if state.mode == "shadow" and state.paused_by is None:
             self._shadow.look(claims, self._bundle_size.stats, lambda: self._goes_on)
-        if state.left:
+        if state.left or state.epoch != self._prepared_epoch:
             self.prepare()
 
     def _renew(self, claims: Claims) -> None:
@@ -320,8 +324,10 @@ class Relay(Worker):
     def _execute(self, executor: Executor, share: Share) -> None:
         try:
             pause_seconds = executor.work(share.token, share.claims)
-        except (StoreUnavailable, StoreFailedAt):
-            self._shares.orphans.append(share)
+        except Exception as error:
+            is_stores = isinstance(error, StoreUnavailable | StoreFailedAt)
+            if is_stores or (not isinstance(error, Blocked) and self._was_reset()):
+                self._shares.orphans.append(share)
             raise
         finally:
             self._close(share, was_taken=True)
@@ -354,7 +360,18 @@ class Relay(Worker):
             self.stop()
             self._end_with(fault_of(known, self._context.clock))
         except Exception as error:
-            self._give_up(fault_of(error, self._context.clock))
+            if not self._was_reset():
+                self._give_up(fault_of(error, self._context.clock))
+        return False
+
+    def _was_reset(self) -> bool:
+        """Whether the tables may be others since they were made; then they are made again."""
+        if self._prepared_epoch is None:
+            return False
+        with suppress(HoldfastError), closing(self._context.open_session()) as session:
+            if self._open_claims(session).state().epoch != self._prepared_epoch:
+                self._tend_at = 0.0
+                return True
         return False
 
     def _give_up(self, fault: Fault) -> None:

@@ -50,7 +50,7 @@ from holdfast.runtime.run.elector import Elector
 from holdfast.runtime.run.worker import RunnerContext, Worker
 from holdfast.runtime.signals import LeaseLost, Paused, Refused, Resumed, Singled, Started, Stopped
 from holdfast.runtime.store.checkpoint import Checkpoint
-from holdfast.runtime.store.faults import fault_of, text_of
+from holdfast.runtime.store.faults import Fault, fault_of, text_of
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.store.session import Session
 
@@ -323,7 +323,7 @@ class Runner(Worker):
             self._release(leadership)
             raise
         except Exception as error:
-            self._give_up(fault_of(error, self._context.clock))
+            self._give_up_leading(fault_of(error, self._context.clock))
         else:
             self._release(leadership)
         finally:
@@ -369,7 +369,7 @@ class Runner(Worker):
         step, event = blocked.step, blocked.event
         self._failures = 0
         if isinstance(step, GiveUp):
-            self._give_up(fault_of(step.error, self._context.clock, event))
+            self._give_up_leading(fault_of(step.error, self._context.clock, event))
             return None
         until = self._context.clock.now() + timedelta(seconds=step.seconds)
         what = "a retry of" if step.reason == "retry" else "the circuit breaker, then"
@@ -379,6 +379,12 @@ class Runner(Worker):
         leadership.session.note_wait(leadership.checkpoint, until, reason, keep_mark=has_died)
         self._elector.checkpoint = leadership.checkpoint
         return _Retry(event, step.seconds)
+
+    def _give_up_leading(self, fault: Fault) -> None:
+        """Ends with a fault, or raises Fenced: what misses a table that a reset has dropped."""
+        with suppress(StoreUnavailable), closing(self._context.open_session()) as session:
+            self._elector.still_ours(session)
+        self._give_up(fault)
 
     def _note_progress(self, leadership: Leadership) -> None:
         """Failures with a commit between them are not in a row."""

@@ -68,11 +68,15 @@ class RelayStats:
 
 @dataclass(frozen=True, slots=True)
 class OutboxState:
-    """The state of an outbox projection. `left`: the number of positions left to backfill."""
+    """The state of an outbox projection.
+
+    `left`: the number of positions left to backfill. A reset raises `epoch`.
+    """
 
     mode: Mode
     paused_by: str | None
     left: int
+    epoch: int
 
     @property
     def is_open(self) -> bool:

@@ -61,9 +61,9 @@ class SqlClaims:
                 f"projection {self._whose['projection']!r} is no longer registered for outbox "
                 "delivery on this database; restart this process to register it again"
             )
-        mode, until, position, paused_by, must_be_reset = rows[0]
+        mode, until, position, paused_by, must_be_reset, epoch = rows[0]
         left = 1 if until is None or must_be_reset else max(0, until - position)
-        return OutboxState(mode, paused_by, left)
+        return OutboxState(mode, paused_by, left, epoch)
 
     def begin(self) -> None:
         with self._connection.transaction():

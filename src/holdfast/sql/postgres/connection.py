@@ -14,13 +14,13 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.string import TextBinaryLoader
 
-from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.errors import HoldfastError, SchemaError, StoreUnavailable
 from holdfast.model.event import RawEvent
 from holdfast.model.row_type import Column, Key, TableSpec
 from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
 from holdfast.runtime.store.transaction import RowChanges
-from holdfast.sql.database import Row, transaction_ended
+from holdfast.sql.database import Row, quote, transaction_ended
 from holdfast.sql.postgres.array_packing import named_arrays, packed, row_arrays
 from holdfast.sql.postgres.handler_tx import PostgresTx
 from holdfast.sql.postgres.prefetch import Prefetch
@@ -154,6 +154,15 @@ class PostgresConnection:
     def script(self, sql: str) -> None:
         with self._translated():
             self.raw.execute(sql)
+
+    def drop_table(self, name: str) -> None:
+        try:
+            self.script(f"DROP TABLE IF EXISTS {quote(name)}")
+        except psycopg.errors.DependentObjectsStillExist as error:
+            raise SchemaError(
+                f"table {name!r} has to be dropped, because its definition has changed, and can't "
+                f"be: {error.diag.message_detail}. Drop that, reset again, and make it again then"
+            ) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -131,6 +131,9 @@ class SqliteConnection:
             for statement in _statements(sql):
                 self.raw.execute(statement)
 
+    def drop_table(self, name: str) -> None:
+        self.script(f"DROP TABLE IF EXISTS {quote(name)}")
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         with self._database.turn() as writer, self._translated():

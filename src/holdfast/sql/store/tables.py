@@ -36,7 +36,7 @@ def clear_tables(connection: Connection, definition: Definition) -> list[str]:
         ):
             connection.script(f"DELETE FROM {quote(name)}")
         else:
-            connection.script(f"DROP TABLE IF EXISTS {quote(name)}")
+            connection.drop_table(name)
             connection.run("disown_table", {"name": name})
     return names
 

@@ -1,7 +1,7 @@
 -- Back to the beginning. The new epoch fences the present runner.
 UPDATE holdfast_checkpoint
 SET
-    position = 0, epoch = epoch + 1, state = 'stopped',
+    position = 0, epoch = epoch + 1, revision = revision + 1, state = 'stopped',
     last_event_id = NULL, last_event_type = NULL, last_processed_at = NULL,
     events_processed = 0, events_per_second = 0,
     error_type = NULL, error_message = NULL, error_stacktrace = NULL, error_at = NULL,
