@@ -7,7 +7,7 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -137,11 +137,11 @@ class TableSpec:
                 raise type(error)(f"key {part!r} for field {name!r}: {error}") from error
         return tuple(checked)
 
-    def definition(self) -> str:
-        """What existing rows depend on, as JSON."""
+    def definition(self, others: Mapping[str, str] | None = None) -> str:
+        """What existing rows depend on, as JSON; `others`: the kinds of columns it doesn't know."""
         columns = {column.name: column.described() for column in self.columns}
         guard = {} if self.guard == POSITION_COLUMN else {"guard": self.guard}
-        return json.dumps({"key": self.key, "columns": columns, **guard})
+        return json.dumps({"key": self.key, "columns": {**columns, **(others or {})}, **guard})
 
 
 def table_of(

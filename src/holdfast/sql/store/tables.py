@@ -48,7 +48,7 @@ def _prepare(
     name: str,
     declared: str | TableSpec,
 ) -> None:
-    exists = table_exists(connection, name)
+    exists, definition = table_exists(connection, name), _definition(declared)
     known = connection.run("find_table", {"name": name})
     if not known and exists:
         raise SchemaError(
@@ -71,20 +71,23 @@ def _prepare(
         )
         if not table_exists(connection, name):
             raise SchemaError(f"projection {projection!r}: its DDL did not create table {name!r}")
-    elif known[0][1] == _definition(declared):
+    elif known[0][1] == definition:
         return
     elif isinstance(declared, TableSpec):
-        _widen(database, connection, projection, declared, json.loads(known[0][1]))
+        recorded = json.loads(known[0][1])
+        kept = _widen(database, connection, projection, declared, recorded)
+        definition = declared.definition(kept)
     else:
         raise _needs_rebuild(projection, name, "its DDL has changed")
-    connection.run(
-        "own_table", {"name": name, "projection": projection, "definition": _definition(declared)}
-    )
+    connection.run("own_table", {"name": name, "projection": projection, "definition": definition})
 
 
 def _create(database: Database, table: TableSpec) -> str:
-    columns = [database.column_ddl(column, with_default=False) for column in table.columns]
-    # The default is for handlers that insert into a declared row type's table.
+    # Defaults are for code that does not know the column, and for handlers' own inserts.
+    columns = [
+        database.column_ddl(column, with_default=column.name not in table.key)
+        for column in table.columns
+    ]
     columns.append(f'"{table.guard}" bigint NOT NULL DEFAULT 0')
     columns.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
     return f"CREATE TABLE {quote(table.name)} ({', '.join(columns)}){database.table_options}"
@@ -96,8 +99,12 @@ def _widen(
     projection: str,
     table: TableSpec,
     recorded: Mapping[str, object],
-) -> None:
-    """Adds new columns; any other difference needs a rebuild."""
+) -> dict[str, str]:
+    """Adds new columns; any other difference needs a rebuild.
+
+    Columns that the code does not know stay as they are, if rows can be written without them: a
+    later version of it has added them. Returns their kinds.
+    """
     old = recorded.get("columns")
     if not isinstance(old, dict):
         raise _needs_rebuild(projection, table.name, "it was declared by DDL before")
@@ -107,16 +114,25 @@ def _widen(
         reason = f"its key was {recorded['key']}, now it is {list(table.key)}"
         raise _needs_rebuild(projection, table.name, reason)
     new = {column.name: column for column in table.columns}
+    names = {"name": table.name, "quoted": quote(table.name)}
+    needed: dict[str, bool] = dict(connection.run("table_columns", names))
+    kept: dict[str, str] = {}
     for name, kind in old.items():
+        if name not in needed:
+            continue  # It was dropped by hand.
         if name not in new:
-            raise _needs_rebuild(projection, table.name, f"column {name!r} is no longer declared")
-        if new[name].described() != kind:
+            if needed[name]:
+                reason = f"column {name!r} is no longer declared, and has no default"
+                raise _needs_rebuild(projection, table.name, reason)
+            kept[name] = kind
+        elif new[name].described() != kind:
             reason = f"column {name!r} was {kind}, now it is {new[name].described()}"
             raise _needs_rebuild(projection, table.name, reason)
     for name, column in new.items():
-        if name not in old:
+        if name not in old or name not in needed:
             ddl = database.column_ddl(column, with_default=True)
             connection.script(f"ALTER TABLE {quote(table.name)} ADD COLUMN {ddl}")
+    return kept
 
 
 def _needs_rebuild(projection: str, table: str, reason: str) -> SchemaError:
