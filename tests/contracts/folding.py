@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
 from holdfast.app import App
 from holdfast.model.event import Event, NewEvent
-from holdfast.model.policy import Policy
+from holdfast.model.policy import Park, Policy
 from holdfast.model.projection import DELETE, TableProjection, on
 from tests.contracts.failing import shown_items
 from tests.contracts.samples import Counted, counted, fetch, status_of
@@ -277,6 +277,29 @@ class FoldingContract:
         app.catch_up()
         assert fetch(app, "SELECT name, n FROM rows") == [("a", 101)]
         assert shown_items(app) == [("skipped", "a", 10, 1)]
+
+    @pytest.mark.parametrize("delivery", ["log", "outbox"])
+    def test_an_attribute_that_is_no_field_is_its_events_failure(
+        self, app: App, delivery: Literal["log", "outbox"]
+    ) -> None:
+        @app.projection(policy=Policy(on_error=Park()), delivery=delivery)
+        class Accounts(TableProjection[Account]):
+            @on(Counted)
+            def counted(self, row: Account, event: Event[Counted]) -> None:
+                if event.data.n == 3:
+                    row.amuont = 4  # type: ignore[attr-defined]
+                row.amount += event.data.n
+
+        app.journal.append("a", [Counted(1), Counted(2)])
+        app.journal.append("b", [Counted(1), Counted(3), Counted(5)])
+        app.journal.append("c", [Counted(1), Counted(2)])
+        app.catch_up()
+        assert fetch(app, ACCOUNTS) == [("a", 3, 0), ("b", 1, 0), ("c", 3, 0)]
+        failed, _ = app.queue.list()
+        assert failed.error_type == "ValueError"
+        assert "'amuont', which is not a field of Account; did you mean 'amount'?" in str(
+            failed.error_message
+        )
 
     def test_two_projections_of_one_feed(self, app: App) -> None:
         def make(name: str, factor: int) -> None:

@@ -4,6 +4,7 @@ import enum
 from dataclasses import InitVar, dataclass, field, make_dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, Optional
 from uuid import UUID
 
@@ -317,3 +318,27 @@ def test_a_row_that_has_lost_a_field_is_refused() -> None:
     del row.id
     with pytest.raises(ValueError, match=r"table 'accounts' has lost a field: .*'id'"):
         table.checked([row])
+
+
+def test_attributes_that_are_no_fields() -> None:
+    @dataclass
+    class Derived(Account):
+        def __post_init__(self) -> None:
+            self.own = 1
+
+        @cached_property
+        def double(self) -> int:
+            return 2 * self.amount
+
+    @dataclass(slots=True)
+    class Slotted:
+        id: str
+
+    table = table_of(Derived, name="t")
+    row = Derived("a")
+    assert row.double == 0
+    table.checked([row])
+    row.totals = 1  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"'t', row \('a',\): .* 'totals', which is not a field"):
+        table.checked([Derived("b"), row])
+    table_of(Slotted, name="t").checked([Slotted("a")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import inspect
 import json
 import types
@@ -10,6 +11,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +31,8 @@ from holdfast.model.lane import UNKNOWN
 from holdfast.model.row_codegen import Fold, columns_taker, make_fold, row_error
 
 Key = tuple[Any, ...]
+
+_attributes: Callable[[Any], dict[str, Any]] = attrgetter("__dict__")
 
 MAX_NAME_BYTES = 63
 """Maximum length of a name; PostgreSQL cuts longer ones silently."""
@@ -109,6 +113,7 @@ class TableSpec:
             columns = self.take_columns(rows)
         except AttributeError as error:
             raise ValueError(f"a row of table {self.name!r} has lost a field: {error}") from None
+        self._check_attributes(rows)
         for index, column in enumerate(self.columns):
             values = columns[index]
             given = [v for v in values if v is not None] if column.optional else values
@@ -120,6 +125,23 @@ class TableSpec:
                         self.values(row)  # Raises an error that names the row.
                     raise
         return columns
+
+    def _check_attributes(self, rows: Sequence[Any]) -> None:
+        """Raises ValueError if a row has an attribute that is no field: it would be lost."""
+        if not (rows and self.row_type.__dictoffset__):
+            return  # It has slots.
+        if max(map(len, map(_attributes, rows))) <= len(self.columns):
+            return
+        known = _attributes(self.new_row(self.key_of(rows[0]))).keys()
+        for row in rows:
+            for name in _attributes(row).keys() - known:
+                if not hasattr(self.row_type, name):  # Such as a cached property.
+                    like = difflib.get_close_matches(name, [c.name for c in self.columns], 1)
+                    hint = f"; did you mean {like[0]!r}?" if like else ""
+                    raise ValueError(
+                        f"table {self.name!r}, row {self.key_of(row)!r}: a handler has set "
+                        f"{name!r}, which is not a field of {self.row_type.__name__}{hint}"
+                    )
 
     def row(self, values: Sequence[Any]) -> Any:
         """A row made of stored values in column order."""
