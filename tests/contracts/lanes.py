@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any, ClassVar
 
 import pytest
@@ -11,7 +12,7 @@ from holdfast.app import App
 from holdfast.errors import ProjectionFaulted
 from holdfast.model.event import Event
 from holdfast.model.policy import Park, Policy
-from holdfast.model.projection import Projection, TableProjection, Tx, on
+from holdfast.model.projection import DELETE, Projection, TableProjection, Tx, on
 from holdfast.runtime.store.queue_items import QueueSelection
 from tests.contracts.failing import FailingSums, Poison, Sum, shown_items
 from tests.contracts.samples import Counted, status_of
@@ -41,6 +42,62 @@ class LaneContract(FailingSums):
         bad.clear()
         self.requeue_all(app)
         assert self.seen(app) == {"1": [1, 11, 21, 31], "2": [2, 12, 22]}
+
+    @pytest.mark.parametrize("kind", ["table", "handler"])
+    @pytest.mark.parametrize("way", ["park", "add"])
+    def test_a_lane_of_any_length(self, app: App, kind: str, way: str) -> None:
+        """Longer than an index can hold, and not to be compressed."""
+        bad = {11}
+        texts = Random(7)
+        long = "".join(chr(texts.randrange(0x10000, 0x20000)) for _ in range(3_000))
+        policy = Policy(on_error=Park()) if way == "park" else Policy()
+        seen: list[int] = []
+
+        def lane(event: Event[Any]) -> str:
+            return f"{long} {event.data.n % 10}"
+
+        def count(event: Event[Counted]) -> None:
+            if event.data.n in bad:
+                raise ValueError(f"no {event.data.n}, please")
+            seen.append(event.data.n)
+
+        if kind == "table":
+
+            @app.projection(name="sums", policy=policy)
+            class Sums(TableProjection[Sum]):
+                def key(self, event: Event[Any]) -> str:
+                    return lane(event)
+
+                @on(Counted)
+                def counted(self, row: Sum, event: Event[Counted]) -> Any:
+                    count(event)
+                    return DELETE  # A server's own index on the table can't hold the key.
+        else:
+
+            @app.projection(name="sums", policy=policy)
+            class Handled(Projection):
+                def lane(self, event: Event[Any]) -> str:
+                    return lane(event)
+
+                @on(Counted)
+                def counted(self, event: Event[Counted], tx: Tx) -> None:
+                    count(event)
+
+        app.journal.append("x", [Counted(n) for n in (1, 2, 11, 12, 21)])
+        if way == "add":
+            with pytest.raises(ProjectionFaulted):
+                app.catch_up()
+            app.queue.add("sums", 3, by="me")
+        app.catch_up()
+        dead, pending = app.queue.list(QueueSelection(lane=f"{long} 1"))
+        assert (dead.status, pending.status) == ("dead", "pending")
+        assert len(dead.lane) == 512
+        assert dead.lane.startswith(long[:400])
+        assert sorted(set(seen)) == [1, 2, 12]
+        bad.clear()
+        self.requeue_all(app)
+        assert sorted(set(seen)) == [1, 2, 11, 12, 21]
+        assert seen.index(11) < seen.index(21)
 
     @pytest.mark.parametrize("way", ["requeue", "resolve"])
     def test_an_event_whose_row_is_not_known_holds_its_stream(self, app: App, way: str) -> None:

@@ -14,7 +14,7 @@ from holdfast.model.event import RawEvent, check_stream
 from holdfast.model.event_types import EventTypes
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.model.foreign_feed import ForeignFeed
-from holdfast.model.lane import UNKNOWN, unknown_lane
+from holdfast.model.lane import UNKNOWN, lane_name, unknown_lane
 from holdfast.model.policy import Policy
 from holdfast.model.poll import Poll
 from holdfast.model.projection import Handler, Projection, Publisher, TableProjection
@@ -208,6 +208,8 @@ def _lane_by_method(definition: Definition, types: EventTypes, event: RawEvent) 
     except Exception:
         return unknown_lane(event.stream)
     where = f"projection {definition.name!r}: lane() returned {lane!r} for event {event.id}"
+    if isinstance(lane, str):
+        lane = lane_name(lane)
     try:
         check_stream(lane)
     except AppendError as error:

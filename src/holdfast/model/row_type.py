@@ -27,7 +27,7 @@ from holdfast.model.column_values import (
     is_unicode,
     json_checks,
 )
-from holdfast.model.lane import UNKNOWN
+from holdfast.model.lane import UNKNOWN, lane_name
 from holdfast.model.row_codegen import Fold, columns_taker, make_fold, row_error
 
 Key = tuple[Any, ...]
@@ -218,7 +218,7 @@ def lane_text(key: Key) -> str:
     """A row's key as the name of its lane."""
     parts = [part.hex() if isinstance(part, bytes) else str(part) for part in key]
     is_plain = len(parts) == 1 and not parts[0].startswith(UNKNOWN)
-    return parts[0] if is_plain else json.dumps(parts, ensure_ascii=False)
+    return lane_name(parts[0] if is_plain else json.dumps(parts, ensure_ascii=False))
 
 
 def _check_columns(where: str, row_type: type, columns: tuple[Column, ...]) -> None:

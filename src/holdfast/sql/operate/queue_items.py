@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.model.lane import lane_name
 from holdfast.runtime.store.queue_items import STATUSES, QueueItem, QueueSelection
 from holdfast.sql.database import Connection, Row
 from holdfast.sql.values import struct_of
@@ -30,7 +31,8 @@ def find_items(
     until = datetime.max.replace(tzinfo=UTC)
     if selection.older_than_seconds is not None:
         until = now - timedelta(seconds=selection.older_than_seconds)
-    names = {"created_until": until, "after_id": after_id, "limit": limit}
+    lane = None if selection.lane is None else lane_name(selection.lane)
+    names = {"lane": lane, "created_until": until, "after_id": after_id, "limit": limit}
     return [
         _item(row)
         for row in connection.run("list_items", msgspec.structs.asdict(selection) | names)
