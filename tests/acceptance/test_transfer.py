@@ -73,7 +73,7 @@ def test_from_one_database_to_the_other_and_back(
     """Payloads arrive unchanged, whatever their spacing, order, numbers and characters."""
     first, second = Place(tmp_path / "1", sqlite_url), Place(tmp_path / "2", postgres_url)
     third = Place(tmp_path / "3", f"sqlite:///{tmp_path}/third.db")
-    odd = '{"b" : 1.10, "n":123456789012345678901,"s":"\\u0000\\ud83d\\ude80🚀", "b":null}'
+    odd = '{"b" : 1.10, "n":123456789012345678901,"s":"\\u0001\\ud83d\\ude80🚀", "b":null}'
     text = text_of(lines_of(300)) + f'{{"stream":"odd","type":"Odd","data":{odd}}}\n'.encode()
     first.ok("journal", "import", "bank:app", "-", stdin=text)
     texts = [first.ok("journal", "export", "bank:app").out]

@@ -68,6 +68,17 @@ class AppendContract:
         assert list(appended.positions) == sorted(set(appended.positions))
         assert [event.data["n"] for event in journal.read_stream("a")] == list(range(1_500))
 
+    @pytest.mark.parametrize("text", ["a\0b", "\\\0", {"\0": 1}])
+    def test_text_with_a_nul_is_refused(self, journal: Journal, text: object) -> None:
+        event = NewEvent({"text": text}, type="Said")
+        with pytest.raises(AppendError, match=r"'Said': its data has text with a NUL.*remove it"):
+            journal.append("a", [counted(1), event])
+        with pytest.raises(AppendError, match="'Counted': its metadata has text with a NUL"):
+            journal.append("a", [counted(1)], metadata={"text": text})
+        assert list(journal.read()) == []
+        journal.append("a", [NewEvent({"text": "\\u0000"}, type="Said")])
+        assert [event.data for event in journal.read()] == [{"text": "\\u0000"}]
+
     def test_no_stream_and_exact_versions_are_taken(self, journal: Journal) -> None:
         assert journal.append("a", [counted(1)], expected_version=0).version == 1
         assert journal.append("a", [counted(2), counted(3)], expected_version=1).version == 3
@@ -166,10 +177,10 @@ class AppendContract:
 
     def test_metadata_is_merged_and_the_events_own_wins(self, journal: Journal) -> None:
         own = NewEvent({"n": 1}, type="Counted", metadata={"who": "me", "why": [1, {"a": None}]})
-        journal.append("a", [own, counted(2)], metadata={"who": "all", "trace": "x\u0000y"})
+        journal.append("a", [own, counted(2)], metadata={"who": "all", "trace": "x\u0001y"})
         assert [dict(event.metadata) for event in journal.read()] == [
-            {"who": "me", "trace": "x\u0000y", "why": [1, {"a": None}]},
-            {"who": "all", "trace": "x\u0000y"},
+            {"who": "me", "trace": "x\u0001y", "why": [1, {"a": None}]},
+            {"who": "all", "trace": "x\u0001y"},
         ]
 
     def test_the_same_ids_again_return_the_first_result(self, journal: Journal) -> None:

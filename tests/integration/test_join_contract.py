@@ -27,7 +27,7 @@ NASTY = {
     "colon": ":stream ::text :'x' \\:y",
     "quotes": 'it\'s "so" `so` $$ $1 ? ?1',
     "unicode": "naïve 漢字 👩‍🚀 \u2028",
-    "control": "\x00\x01\t\n\r\x7f",
+    "control": "\x01\t\n\r\x7f",
     "backslash": "C:\\temp\\n \\u0041",
     "empty": "",
     "text": "% :key ? $1 '",

@@ -27,6 +27,8 @@ BAD_LINES = {
     '{"stream":"","type":"T","data":{}}': "a stream name can't be empty",
     '{"stream":"a\\u0000b","type":"T","data":{}}': "contains a NUL character",
     '{"stream":"a","type":"T\\u0000","data":{}}': "contains a NUL character",
+    '{"stream":"a","type":"T","data":{"x":"a\\u0000"}}': "its data has text with a NUL character",
+    '{"stream":"a","type":"T","data":{},"metadata":{"\\u0000":1}}': "its metadata has text with",
     f'{{"stream":"{"x" * 1_000}","type":"T","data":{{}}}}': "the limit is 512",
     f'{{"stream":"a","type":"T","data":"{"x" * 1_000_000}"}}': "the limit is 1,000,000",
     f'{{"stream":"a","type":"T","data":"{"x" * 9_000_000}"}}': "has more than",

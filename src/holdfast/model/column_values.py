@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -12,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.model.json_fidelity import loss
+from holdfast.model.json_fidelity import contains_nul, loss
 
 ColumnKind = Literal[
     "str", "int", "float", "bool", "Decimal", "date", "datetime", "UUID", "bytes", "JSON"
@@ -113,7 +112,7 @@ def json_checks(annotation: Any) -> tuple[Callable[[Any], str], Callable[[Any], 
 
     def checked(value: Any) -> tuple[str, Any]:
         text = msgspec.json.encode(value).decode()
-        if "\\u0000" in text and _NUL_IN_JSON.search(text):
+        if contains_nul(text):
             raise ValueError("text with a NUL character can't be stored")
         loaded = in_jsonb_order(decode(text)) if "{" in text else decode(text)
         if "null" in text and (lost := loss(value, loaded, numbers_only=True)):
@@ -146,10 +145,6 @@ def _has_containers(values: Sequence[Any]) -> bool:
 def _jsonb_rank(key: Any) -> tuple[int, bytes]:
     text = key.encode() if isinstance(key, str) else msgspec.json.encode({key: 0})
     return len(text), text
-
-
-_NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-"""The escape of a NUL, but not an escaped backslash before u0000."""
 
 
 CHECKS: dict[ColumnKind, Callable[[Any], Any]] = {

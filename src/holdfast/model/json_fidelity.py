@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import typing
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -16,6 +17,9 @@ import msgspec
 
 _WHOLE = frozenset({int, float, bool, bytes, Decimal, date, datetime, UUID})
 """Types that a value is decoded to only if it was one of them."""
+
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""The escape of a NUL, but not an escaped backslash before u0000."""
 
 _BYTES = (bytes, bytearray, memoryview)
 _SETS = (set, frozenset)
@@ -34,6 +38,11 @@ def loss(value: Any, back: Any, *, numbers_only: bool = False) -> str | None:
         return _loss(value, back, "$", numbers_only)
     except RecursionError:
         return "it is nested too deep"
+
+
+def contains_nul(text: str) -> bool:
+    """Whether a text in this JSON has a NUL character, which PostgreSQL can't hold as text."""
+    return "\\u0000" in text and _NUL.search(text) is not None
 
 
 def holds_anything(annotation: Any) -> bool:

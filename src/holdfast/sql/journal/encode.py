@@ -13,6 +13,7 @@ import msgspec
 from holdfast.errors import AppendError, PayloadError
 from holdfast.model.event import NewEvent, RawEvent, check_stream, check_type
 from holdfast.model.event_types import EventTypes, encode_metadata
+from holdfast.model.json_fidelity import contains_nul
 from holdfast.runtime.store.clock import Clock
 
 MAX_APPEND_EVENTS = 10_000
@@ -62,7 +63,7 @@ class EventEncoder:
         encoded = self._types.encode(new.data, type_name=new.type)
         own = {**(metadata or {}), **(new.metadata or {})}
         stored = encode_metadata(own, schema_version=encoded.schema_version)
-        self._check_size(encoded.type, encoded.data, stored)
+        self._check_stored(encoded.type, encoded.data, stored)
         if new.id is not None and not isinstance(new.id, UUID):
             raise AppendError(
                 f"event {encoded.type!r}: id is {new.id!r}, not a UUID; pass uuid.UUID(…)"
@@ -76,7 +77,13 @@ class EventEncoder:
             new.id is not None,
         )
 
-    def _check_size(self, type_name: str, data: str, metadata: str) -> None:
+    def _check_stored(self, type_name: str, data: str, metadata: str) -> None:
+        for what, text in (("data", data), ("metadata", metadata)):
+            if contains_nul(text):
+                raise AppendError(
+                    f"event {type_name!r}: its {what} has text with a NUL character (\\u0000), "
+                    "which SQL on PostgreSQL can't read; remove it, or write bytes as base64"
+                )
         size = len(data.encode()) + len(metadata.encode())
         if size > self.max_payload_bytes:
             raise AppendError(
@@ -95,7 +102,7 @@ class EventEncoder:
         decoded = self._types.decode(event)
         if not isinstance(decoded.metadata, Mapping):
             raise PayloadError(f"metadata of event {event.id} is not an object")
-        self._check_size(event.type, event.data, event.metadata)
+        self._check_stored(event.type, event.data, event.metadata)
         recorded_at = timestamp(event.recorded_at)
         return EncodedEvent(
             event.id, event.type, event.data, event.metadata, recorded_at, id_is_given=True
