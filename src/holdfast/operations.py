@@ -17,7 +17,7 @@ from holdfast.runtime.store.faults import fault_message
 from holdfast.runtime.store.queue_items import AuditRow
 from holdfast.sql.database import refuse_handlers
 from holdfast.sql.migrations import migrate
-from holdfast.sql.operate import lifecycle
+from holdfast.sql.operate import clearing, lifecycle
 from holdfast.sql.operate import status as statuses
 from holdfast.sql.operate.explain import Reason, explain
 from holdfast.sql.process_name import process_name
@@ -48,6 +48,13 @@ class Operations(Assembly):
         definition = self._catalog.find(projection)
         self._prepare()
         return lifecycle.owned_tables(self._database, definition)
+
+    def tables_left(self, projection: str | type) -> list[str]:
+        """The tables that a projection writes and a reset leaves, as far as its SQL shows.
+
+        They are not its own, and its class has no `clear`.
+        """
+        return clearing.tables_left(self._catalog.find(projection))
 
     def audit(self, projection: str | type | None = None, *, limit: int = 100) -> list[AuditRow]:
         """What operators have changed, the latest first: who, when, what and why."""
@@ -82,8 +89,9 @@ class Operations(Assembly):
     ) -> list[str]:
         """Clears a projection's tables, checkpoint and queue in one transaction.
 
-        Returns the tables. A worker that runs it now begins again at the first event. Without `by`,
-        the audit names this process.
+        Returns the tables. Where the class has a `clear`, that is called in the transaction. A
+        worker that runs it now begins again at the first event. Without `by`, the audit names this
+        process.
         """
         self._refuse_handlers("be reset")
         definition = self._catalog.find_projection(projection, "be reset")

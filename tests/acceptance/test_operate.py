@@ -41,7 +41,12 @@ def test_reset_asks_first(any_place: Place) -> None:
         assert "stdin is not a terminal, so nobody can answer; add --yes" in refused.err
     assert any_place.contents() == before
     done = any_place.run("reset", "bank:app", "ledger", "--json", "--yes")
-    assert done.json == {"projection": "ledger", "tables": ["ledger"], "position_before": 2}
+    assert done.json == {
+        "projection": "ledger",
+        "tables": ["ledger"],
+        "tables_left": [],
+        "position_before": 2,
+    }
     after = any_place.contents()
     assert after["ledger"] == []
     assert after["balances"] == before["balances"]
@@ -86,6 +91,16 @@ def test_reset_fixes_a_changed_row_type(any_place: Place) -> None:
     any_place.ok("reset", "bank:app", "balances", "--yes")
     run_to(any_place, 2).send(signal.SIGTERM).wait()
     assert any_place.contents()["balances"] == [("a", "+1+2", 2)]
+
+
+def test_reset_names_tables_that_it_leaves(place: Place) -> None:
+    text = (place.folder / "bank.py").read_text()
+    place.write("bank.py", text.replace('f"INSERT INTO ledger', 'f"INSERT INTO notes'))
+    said = place.run("reset", "bank:app", "ledger", stdin=b"n\n").err
+    assert (
+        "Not cleared, because they are not its own and its class has no clear(tx): notes." in said
+    )
+    assert place.ok("reset", "bank:app", "ledger", "--yes").out.endswith("; not cleared: notes\n")
 
 
 def test_reset_fixes_a_table_that_was_dropped(place: Place) -> None:

@@ -148,6 +148,10 @@ def _check_kind(definition: Definition, where: str) -> None:
             f"{where}: a SqlProjection takes the types in `events` from the journal; leave out "
             "strict= and source="
         )
+    try:
+        inspect.signature(type(kind.projection).clear).bind(None, None)
+    except TypeError as error:
+        raise ConfigError(f"{where}: clear must take (self, tx): {error}") from error
     if isinstance(kind, SqlRanges) and not definition.lanes_are_streams:
         raise ConfigError(f"{where}: the lanes of a SqlProjection are streams; leave out lane()")
     if definition.feed == MESSAGES and isinstance(kind, Fold):

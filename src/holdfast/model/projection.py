@@ -91,6 +91,12 @@ class Projection:
         """The lane of an event; by default its stream. Lanes keep their order in failures."""
         return event.stream
 
+    def clear(self, tx: Tx) -> Any:
+        """Clears what it has written to tables that are not its own, as part of a reset.
+
+        In one transaction with the reset, which may be tried again. May be async def.
+        """
+
 
 class Publisher(Projection):
     """Publishes events, as they are stored, to another system that acknowledges them later.
@@ -152,6 +158,12 @@ class TableProjection(Generic[R]):
         None: the event belongs to no row, and is passed over.
         """
         return event.stream
+
+    def clear(self, tx: Tx) -> Any:
+        """Clears what depends on its table, such as tables of others, as part of a reset.
+
+        In one transaction with the reset, which may be tried again. May be async def.
+        """
 
 
 def on(*types: type | str) -> Callable[[F], F]:

@@ -21,20 +21,36 @@ FIRST_SKIP = "first-skip"
 def reset(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) -> None:
     """Clear a projection, to build it again from the first event.
 
-    One transaction clears its tables, its checkpoint and its queue. The journal is not touched. A
-    worker that runs the projection begins again at once.
+    One transaction clears its tables, its checkpoint and its queue, and calls clear() of its class.
+    The journal is not touched. A worker that runs the projection begins again at once.
     """
     tables = app.tables(projection)
     before = _position(app, projection)
     what = ", ".join(tables) if tables else "no table, as it has made none yet"
+    left = app.tables_left(projection)
+    not_cleared = (
+        f" Not cleared, because they are not its own and its class has no clear(tx): "
+        f"{', '.join(left)}."
+        if left
+        else ""
+    )
     confirm(
         f"This clears on {app.url}: {what}; and sets the checkpoint of {projection!r} from "
-        f"position {before:,} back to 0.",
+        f"position {before:,} back to 0.{not_cleared}",
         yes=yes,
     )
     cleared = app.reset(projection, **audit)
     text = f"{projection} is reset; cleared: {', '.join(cleared) or 'no table'}"
-    print_result(text, as_json, projection=projection, tables=cleared, position_before=before)
+    if left:
+        text += f"; not cleared: {', '.join(left)}"
+    print_result(
+        text,
+        as_json,
+        projection=projection,
+        tables=cleared,
+        tables_left=left,
+        position_before=before,
+    )
 
 
 def _target(_ctx: click.Context, _param: click.Parameter, value: str) -> int | None:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.engines.invoke import Function
-from holdfast.runtime.engines.lazy_transaction import LazyTransaction
 from holdfast.runtime.store.transaction import HandlerTx
+
+
+class Begins(Protocol):
+    """A transaction that is open, or begins on first use."""
+
+    tx: HandlerTx | None
+
+    @property
+    def callbacks(self) -> list[Function]: ...
+
+    def begin(self) -> HandlerTx: ...
 
 
 class ScopedTx:
@@ -19,8 +29,8 @@ class ScopedTx:
 
     __slots__ = ("_connection_is_lent", "_transaction")
 
-    def __init__(self, transaction: LazyTransaction) -> None:
-        self._transaction: LazyTransaction | None = transaction
+    def __init__(self, transaction: Begins) -> None:
+        self._transaction: Begins | None = transaction
         self._connection_is_lent = False
 
     def end(self) -> None:
@@ -60,7 +70,7 @@ class ScopedTx:
         transaction = self._transaction or self._open()
         return transaction.tx or transaction.begin()
 
-    def _open(self) -> LazyTransaction:
+    def _open(self) -> Begins:
         if self._transaction is None:
             raise HoldfastError(
                 "this tx has ended with its handler; what a thread or a task does later needs a "

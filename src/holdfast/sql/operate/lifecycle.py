@@ -7,6 +7,7 @@ from holdfast.model.definition import Definition, Fold, Log, Outbox
 from holdfast.model.feed_names import shard_feeds
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.sql.database import Connection, Database
+from holdfast.sql.operate.clearing import call_clear
 from holdfast.sql.outbox.registration import add_types, publish
 from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import revoke_claims
@@ -17,6 +18,8 @@ from holdfast.sql.store.tables import clear_tables
 
 def reset(database: Database, definition: Definition, change: ChangedBy) -> list[str]:
     """Clears a projection's tables and checkpoint in one transaction; returns the tables' names.
+
+    The class's `clear` is called first: other tables may refer to the projection's own.
 
     The present runner is fenced, and begins again at the first event.
     """
@@ -44,6 +47,7 @@ def reset(database: Database, definition: Definition, change: ChangedBy) -> list
                 connection.run("forget_outbox_types", name)
                 add_types(connection, definition)
             connection.run("record_registration")
+            call_clear(database, connection, definition)
             tables = clear_tables(connection, definition)
             change.write(connection, "reset", definition.name, {"tables": tables})
     publish(database)
