@@ -208,7 +208,7 @@ class LaneContract(FailingSums):
         self.requeue_all(app)
         assert self.seen(app) == {"1": [1, 11]}
 
-    @pytest.mark.parametrize("lane", [None, 17, "", "x" * 513])
+    @pytest.mark.parametrize("lane", [None, 17, ""])
     def test_a_lane_that_is_none_is_a_fault(self, app: App, lane: Any) -> None:
         wrong = lane
 

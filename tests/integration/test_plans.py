@@ -44,7 +44,7 @@ FILL: tuple[LiteralString, ...] = (
 @pytest.mark.parametrize(
     ("statement", "names"),
     [
-        ("claim_lanes", {"lease_seconds": 30.0, "limit": len(CLAIMED)}),
+        ("claim_lanes", {"lease_seconds": 30.0, "limit": len(CLAIMED), "again": 4}),
         ("claimed_items", {"lanes": json.dumps(CLAIMED)}),
         ("lock_claims", {"lanes": json.dumps(CLAIMED)}),
         ("open_finished_lanes", {"lanes": json.dumps([{"lane": n, "gone": 1} for n in CLAIMED])}),
