@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.app import App
 from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted
-from holdfast.model.definition import Log, Outbox
+from holdfast.model.definition import Log, Mode
 from holdfast.model.event import Event
 from holdfast.model.policy import Park, Policy
 from holdfast.model.projection import Projection, TableProjection, Tx, on
@@ -115,16 +115,20 @@ class OutboxOperatorsContract(OutboxSample):
         assert self.seen(app) == {"a": [1]}
         assert [row.action for row in app.audit()] == ["mode"]
 
-    def test_live_and_shadow_at_once_are_refused(
-        self, app: App, register: Callable[..., None]
+    @pytest.mark.parametrize(("code", "now"), [("shadow", "live"), ("live", "off")])
+    def test_the_databases_mode_holds(
+        self, app: App, register: Callable[..., None], code: Mode, now: Mode
     ) -> None:
-        register()
+        """A restart with the same code changes nothing that an operator has set."""
+        register(mode=code)
+        app.migrate()
+        app.outbox.set_mode("sums", now, by="me")
+        app._prepared = False  # As after a restart.
+        app.journal.append("a", [Counted(1)])
         app.catch_up()
-        (definition,) = app._catalog
-        assert isinstance(definition.delivery, Outbox)
-        shadow = replace(definition, delivery=replace(definition.delivery, mode="shadow"))
-        with pytest.raises(ConfigError, match="is live in the database"):
-            register_outbox(app._database, shadow)
+        assert status_of(app, "sums").mode == now
+        assert len(app.queue.list()) == (0 if now == "live" else 1)
+        assert app.outbox.set_mode("sums", "shadow", by="me")
 
     def test_the_report(self, app: App, bad: set[int], register: Callable[..., None]) -> None:
         register(policy=Policy(on_error=Park()))

@@ -11,7 +11,7 @@ last position that was drawn. An event that comes both ways is in the queue once
 from __future__ import annotations
 
 from holdfast.errors import ConfigError, LayoutChanged
-from holdfast.model.definition import Definition, Mode, Outbox
+from holdfast.model.definition import Definition, Outbox
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.model.projection import CATCH_ALL
 from holdfast.sql.database import Connection, Database
@@ -24,17 +24,16 @@ def register(database: Database, definition: Definition) -> None:
     """Has appends put events into the queue for a projection, from its checkpoint on.
 
     Adds new event types of a known projection. None is removed before a reset, since processes
-    with other code may be running; events that are not handled are passed over.
+    with other code may be running; events that are not handled are passed over. A known projection
+    keeps the mode that the database has: the code's is what it begins with.
     """
     assert isinstance(definition.delivery, Outbox)
-    mode = definition.delivery.mode
     whose = {"projection": definition.name, "feed": definition.feed}
     types = _types(definition)
     with database.reading() as connection:
         known = connection.run("read_outbox", whose)
         registered = {row[0] for row in connection.run("outbox_types", whose)}
     if known and registered.issuperset(types) and known[0][1] is not None:
-        _check_mode(definition, mode, known[0][0])
         return
     with database.writing() as connection:
         connection.run("lock_registry")
@@ -47,7 +46,7 @@ def register(database: Database, definition: Definition) -> None:
                 )
         _refuse_shards(connection, definition)
         connection.run("open_checkpoint", whose)
-        is_new = connection.run("register_outbox", {**whose, "mode": mode})
+        is_new = connection.run("register_outbox", {**whose, "mode": definition.delivery.mode})
         if is_new:
             # Fences a runner that leads it by the log, and counts the parked events.
             connection.run("begin_relay", whose)
@@ -63,8 +62,6 @@ def register(database: Database, definition: Definition) -> None:
         # Messages that were sent before are not stored.
         until = 0 if definition.feed == MESSAGES else connection.run("last_drawn")[0][0]
         connection.run("set_backfill", {**whose, "until": until})
-        ((now, *_),) = connection.run("read_outbox", whose)
-    _check_mode(definition, mode, now)
 
 
 def _refuse_shards(connection: Connection, definition: Definition) -> None:
@@ -76,15 +73,6 @@ def _refuse_shards(connection: Connection, definition: Definition) -> None:
             f"delivery='outbox'; run holdfast reshard {definition.name} --to 1 with the code that "
             "it has had so far, then go on with this"
         ) from error
-
-
-def _check_mode(definition: Definition, mode: Mode, now: str) -> None:
-    if mode != "live" and now == "live":
-        raise ConfigError(
-            f"projection {definition.name!r} is live in the database, and this code says "
-            f"mode={mode!r}; the two can't be at once. holdfast outbox mode {definition.name} "
-            f"{mode} changes it for everybody"
-        )
 
 
 def publish(database: Database) -> None:
