@@ -144,7 +144,7 @@ def _claim(claims: SqlClaims, token: str, *, lanes: int) -> float:
     seconds = time.perf_counter() - started
     if len(taken) != lanes or any(len(claim.items) != 1 for claim in taken):
         raise WrongResult(f"{len(taken)} lanes were claimed, and should {lanes}")
-    with claims.session.transaction():
+    with claims._connection.transaction():
         claims.unclaim([claim.head.id for claim in taken])
         claims.release(token, dict.fromkeys([claim.lane for claim in taken], 0))
     return seconds

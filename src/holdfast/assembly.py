@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, assert_never
+from uuid import uuid4
 from weakref import WeakSet
 
 from holdfast.catalog import Catalog
@@ -41,10 +42,12 @@ from holdfast.sql.forks import at_fork
 from holdfast.sql.journal.journal_source import JournalSource
 from holdfast.sql.journal.positions import check_drawn
 from holdfast.sql.migrations import check_migrated, migrate
-from holdfast.sql.outbox.claims import SqlClaims
+from holdfast.sql.outbox.claims import OpenTransaction, SqlClaims
 from holdfast.sql.outbox.registration import register
 from holdfast.sql.sqlite.database import SqliteDatabase
+from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.head_reader import HeadReader
+from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.store.session import SqlLeases, SqlSession
 from holdfast.sql.store.shard_layouts import SqlShardLayouts
 from holdfast.sql.url import SqliteUrl, parse_url
@@ -179,13 +182,20 @@ class Assembly:
     def _apply_inline(self, stream: str, types: Sequence[str]) -> frozenset[str]:
         return self._inline.apply(self._catalog, stream, types)
 
-    def _replay(self, item: QueueItem) -> None:
+    def _replay(self, item: QueueItem, change: ChangedBy) -> None:
         definition = self._catalog.find(item.projection)
         self._refuse_handlers("replay items")
         relay = self._relay(definition)
         relay.prepare()
+        token = f"replay-{uuid4().hex}"
         with closing(self._open_session()) as session, closing(Invoker()) as invoker:
-            replay(relay, item, session, invoker)
+            for attempt in operator_transactions(self._database):
+                with attempt as connection:
+                    transaction = OpenTransaction(connection)
+                    claims = SqlClaims(transaction, definition, clock=self._clock)
+                    taken = claims.claim_item(token, item)
+                    change.write(connection, "replay", item.projection, {"items": [item.id]})
+            replay(relay, token, taken, session, invoker)
 
     def _lane_of(self, projection: str, event: RawEvent) -> str:
         return lane_of(self._catalog.find(projection), self.events, event)

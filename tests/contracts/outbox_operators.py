@@ -11,14 +11,19 @@ import pytest
 
 from holdfast.app import App
 from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted
+from holdfast.model.backoff import Backoff
 from holdfast.model.definition import Log, Mode
 from holdfast.model.event import Event
-from holdfast.model.policy import Park, Policy
+from holdfast.model.policy import Decision, Park, Policy, Retry
 from holdfast.model.projection import Projection, TableProjection, Tx, on
 from holdfast.runtime.store.queue_items import QueueSelection
 from holdfast.sql.outbox.registration import register as register_outbox
 from tests.contracts.outbox_samples import SUMS, Other, OutboxSample, Seen, note
 from tests.contracts.samples import Counted, eventually, execute, fetch, status_of
+
+LATER = Backoff(delay_seconds=99.0, max_delay_seconds=99.0)
+RESTING = ("failed", "dead")
+"""The statuses of an item that nobody is trying."""
 
 
 class OutboxOperatorsContract(OutboxSample):
@@ -246,6 +251,59 @@ class OutboxOperatorsContract(OutboxSample):
         register()
         app.migrate()
         assert [report.projection for report in app.outbox.report()] == ["sums"]
+
+    @pytest.mark.parametrize("on_error", [Park(), Retry(LATER)])
+    def test_a_replay_beside_workers(self, app: App, on_error: Decision) -> None:
+        """The process that is asked makes one attempt, and no worker makes another."""
+        tried: list[str] = []
+        is_bad = True
+
+        @app.projection(delivery="outbox", policy=Policy(on_error=on_error))
+        class Calls(Projection):
+            calls_out = True
+
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                tried.append(threading.current_thread().name)
+                if is_bad:
+                    raise ValueError("not yet")
+
+        app.journal.append("a", [Counted(1)])
+        me = threading.current_thread().name
+        with app.running():
+            eventually(lambda: [item.status in RESTING for item in app.queue.list()] == [True])
+            (item,) = app.queue.list()
+            failed = app.outbox.replay(item.id, by="me")
+            assert failed is not None
+            assert (failed.status, failed.attempts) == (item.status, 2)
+            app._database.announce()
+            is_bad = False
+            assert app.outbox.replay(item.id, by="me", note="it is up again") is None
+        assert tried[1:] == [me, me]
+        assert [row.action for row in app.audit()] == ["replay", "replay"]
+        self.check_empty(app)
+
+    def test_what_a_worker_tries_is_not_replayed(self, app: App) -> None:
+        inside, go_on = threading.Event(), threading.Event()
+
+        @app.projection(delivery="outbox")
+        class Calls(Projection):
+            calls_out = True
+
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None:
+                inside.set()
+                assert go_on.wait(30)
+
+        app.journal.append("a", [Counted(1)])
+        with app.running():
+            assert inside.wait(30)
+            (item,) = app.queue.list()
+            with pytest.raises(HoldfastError, match="a worker tries it"):
+                app.outbox.replay(item.id, by="me")
+            go_on.set()
+            eventually(lambda: not app.queue.list())
+        assert not app.audit()
 
     def test_what_is_off_is_not_replayed(
         self, app: App, bad: set[int], register: Callable[..., None]

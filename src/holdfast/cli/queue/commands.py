@@ -182,8 +182,9 @@ def import_(
 def replay(app: App, id: str, yes: bool, as_json: bool, **audit: Any) -> None:
     """Try one item of an outbox projection now, in this process.
 
-    The item must be the head of its lane. A failed or dead item is requeued first. If the attempt
-    fails, the exit code is 1, and the projection's policy decides what follows.
+    The item must be the head of its lane. No worker gets it meanwhile. If the attempt fails, the
+    exit code is 1, and the projection's policy decides what follows: an item that was dead is dead
+    again.
     """
     if not id.isdecimal():
         raise click.BadParameter(f"{id!r} is not the number of an item.", param_hint="ID")

@@ -107,9 +107,6 @@ class Claims(Protocol):
     def claim_lane(self, token: str, lane: str, *, events: int) -> Sequence[Claim]:
         """Claims one lane, if it is free and holds exactly this number of events."""
 
-    def claim_head(self, token: str, lane: str) -> Sequence[Claim]:
-        """Claims the first item of one lane, if the lane is free and due."""
-
     def rehearse(self, *, lanes: int, items: int) -> int:
         """Claims lanes as `claim` does, and rolls back; returns the number of lanes."""
 

@@ -79,7 +79,7 @@ class Outbox:
         records: EventEncoder,
         prepare: Callable[[], None],
         check_prepared: Callable[[], None],
-        replay: Callable[[QueueItem], None],
+        replay: Callable[[QueueItem, ChangedBy], None],
     ) -> None:
         self._database, self._queue, self._records = database, queue, records
         self._prepare, self._check_prepared, self._replay = prepare, check_prepared, replay
@@ -215,34 +215,21 @@ class Outbox:
         """Tries one item now, in this process, regardless of its attempts and its next attempt.
 
         Returns None if it was applied, else the item with its new error, on which its policy has
-        decided. The item must be the head of its lane, and no worker may have claimed it. A failed
-        or dead item is requeued first.
+        decided. The attempt counts as one more: an item that was dead is dead again if it fails.
+        The item must be the head of its lane, and no worker may be trying it. Workers don't get it
+        meanwhile.
         """
         item = self._queue.get(item_id)
         with self._database.reading() as connection:
-            names = {"projection": item.projection, "feed": item.feed, "lane": item.lane}
-            standing = connection.run("read_outbox", names)
-            if not standing:
+            names = {"projection": item.projection, "feed": item.feed}
+            if not connection.run("read_outbox", names):
                 raise ConfigError(
                     f"projection {item.projection!r} reads its feed, and tries what waits by "
                     f"itself; holdfast queue requeue {item_id} has it tried at once"
                 )
-            heads = connection.run("lane_items", {**names, "limit": 1})
         if item.status not in OUTSTANDING:
             raise ConfigError(f"item {item_id} is {item.status}: there is nothing to replay")
-        if heads and heads[0][0] != item_id:
-            raise ConfigError(
-                f"item {item_id} waits behind item {heads[0][0]} of its lane, which comes first"
-            )
-        if standing[0][0] != "live" or standing[0][3] is not None:
-            raise ConfigError(
-                f"projection {item.projection!r} is paused, or not live: nothing of it is tried"
-            )
-        if item.status in ("failed", "dead"):
-            self._queue.requeue(QueueSelection(ids=(item_id,)), by=by, note=note)
-        self._replay(item)
-        with self._database.writing() as connection:
-            self._by(by, note).write(connection, "replay", item.projection, {"items": [item_id]})
+        self._replay(item, self._by(by, note))
         self._database.announce()
         left = [i for i in self._queue.list(QueueSelection(ids=(item_id,))) if i.status != "done"]
         return left[0] if left else None

@@ -6,20 +6,20 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
-from holdfast.errors import ProjectionFaulted
+from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted
 from holdfast.model.definition import Definition, Outbox
 from holdfast.model.event import RawEvent
 from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, OutboxState, RelayStats
 from holdfast.runtime.store.clock import Clock
-from holdfast.runtime.store.queue_items import ParkedEvent
-from holdfast.sql.database import Connection, Database
+from holdfast.runtime.store.queue_items import ParkedEvent, QueueItem
+from holdfast.sql.database import Connection
 from holdfast.sql.store.lane_rows import waiting
 from holdfast.sql.store.queue_rows import parked_event
-from holdfast.sql.store.session import SqlSession, needs_reset
+from holdfast.sql.store.session import needs_reset
 from holdfast.sql.values import as_json, moment
 
 BACKFILL_EVENTS = 5_000
@@ -35,6 +35,20 @@ ENDED_SECONDS = 3_600.0
 """Time without a heartbeat after which a process has ended: its figures go into the totals."""
 
 
+class HasConnection(Protocol):
+    """A session, or a transaction that is open."""
+
+    @property
+    def connection(self) -> Connection: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that an operator has opened."""
+
+    connection: Connection
+
+
 class _Rehearsed(Exception):
     def __init__(self, claims: Sequence[Claim]) -> None:
         self.claims = claims
@@ -43,16 +57,15 @@ class _Rehearsed(Exception):
 class SqlClaims:
     """The claims of one thread."""
 
-    def __init__(self, session: SqlSession, definition: Definition, *, clock: Clock) -> None:
+    def __init__(self, session: HasConnection, definition: Definition, *, clock: Clock) -> None:
         assert isinstance(definition.delivery, Outbox)
-        self.session, self._clock = session, clock
-        self._database: Database = session.database
+        self._session, self._clock = session, clock
         self._whose = {"projection": definition.name, "feed": definition.feed}
         self._keep_seconds = definition.delivery.keep_seconds
 
     @property
     def _connection(self) -> Connection:
-        return self.session.connection
+        return self._session.connection
 
     def state(self) -> OutboxState:
         rows = self._connection.run("read_outbox", self._whose)
@@ -98,8 +111,26 @@ class SqlClaims:
     def claim_lane(self, token: str, lane: str, *, events: int) -> list[Claim]:
         return self._claim("claim_lane", token, events, {"lane": lane, "events": events})
 
-    def claim_head(self, token: str, lane: str) -> list[Claim]:
-        return self._claim("claim_lane", token, 1, {"lane": lane, "events": None})
+    def claim_item(self, token: str, item: QueueItem) -> list[Claim]:
+        """Claims an item in the open transaction, whatever its attempts and its next attempt.
+
+        Raises unless it is the head of its lane, no worker has it, and the projection is live.
+        """
+        self._connection.run("lock_checkpoint_shared", self._whose)
+        if not self.state().is_open:
+            raise ConfigError(
+                f"projection {item.projection!r} is paused, or not live: nothing of it is tried"
+            )
+        taken = self._take("claim_lane", token, 1, {"lane": item.lane, "events": None})
+        if not taken:
+            raise HoldfastError(
+                f"item {item.id} is not free: a worker tries it, or another item of its lane; "
+                "holdfast queue show says what came of it"
+            )
+        head = taken[0].head.id
+        if head != item.id:
+            raise ConfigError(f"item {item.id} waits behind item {head} of its lane")
+        return taken
 
     def rehearse(self, *, lanes: int, items: int) -> int:
         names = {"limit": lanes, "again": lanes}
