@@ -126,6 +126,17 @@ class Attempts:
             return FailedAttempt(item.id, "failed", history, retries, at), LaneStop(at)
         return FailedAttempt(item.id, "dead", history, retries, None), LaneStop(None)
 
+    def lose_item(self, lane: str, item: ParkedEvent, error: BaseException) -> FailedAttempt:
+        """What becomes of an item whose worker is lost, if another event may be the cause.
+
+        It is tried again at once, and no attempt is counted.
+        """
+        now = self.clock.now()
+        history = item.history.after(error, now)
+        self.recovery.report_lost(item.event, lane, history)
+        history = replace(history, attempts=item.history.attempts)
+        return FailedAttempt(item.id, "failed", history, item.retries, now)
+
     def _falls_back(self, batch: Applies, event: RawEvent, step: GiveUp) -> bool:
         fallback = self.definition.policy_of(event.type).fallback
         if fallback is None or isinstance(step.error, ProcessDied):

@@ -147,6 +147,10 @@ class Recovery:
         self._emit(self._failed(event, lane, history, step, max_attempts))
         return step
 
+    def report_lost(self, event: RawEvent, lane: str, history: FailureHistory) -> None:
+        """Tells of a failed attempt that does not count: the event is tried again at once."""
+        self._emit(self._failed(event, lane, history, RetryAfter(0.0, "retry"), None))
+
     def _failed(
         self,
         event: RawEvent,

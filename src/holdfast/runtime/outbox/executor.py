@@ -16,11 +16,12 @@ from holdfast.runtime.apply.outcome import Outcome, announce
 from holdfast.runtime.engines.engine import Applies, Engine, EventFailed, refusal
 from holdfast.runtime.engines.handlers import HandlerEngine
 from holdfast.runtime.engines.invoke import Invoker
+from holdfast.runtime.failure import exclusive
 from holdfast.runtime.failure.attempts import Attempts, Blocked
 from holdfast.runtime.failure.recovery import GiveUp
 from holdfast.runtime.outbox.bundle_size import BUNDLE_SECONDS, BundleSize
 from holdfast.runtime.store.claims import Claim, ClaimLost, Claims
-from holdfast.runtime.store.queue_items import FailedAttempt, ParkedEvent
+from holdfast.runtime.store.queue_items import NO_FAILURE, FailedAttempt, ParkedEvent
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.transaction import Transaction
 
@@ -65,15 +66,19 @@ class Executor:
         tried are given back. A lane that is no longer ours is left.
         """
         lost = [claim for claim in taken if claim.was_lost]
-        again = [claim for claim in taken if not claim.was_lost and claim.head.history.attempts]
-        fresh = [c for c in taken if not c.was_lost and not c.head.history.attempts]
+        again = [c for c in taken if not c.was_lost and c.head.history != NO_FAILURE]
+        fresh = [c for c in taken if not c.was_lost and c.head.history == NO_FAILURE]
         # An event that has failed, or that a lost worker had claimed, may be the cause: alone.
         parts = [[claim] for claim in (*lost, *again)]
         if self._attempts.definition.calls_out:
             parts += [[claim] for claim in fresh]
         elif fresh:
             parts.append(fresh)
-        return self._work_on_parts(token, parts)
+        run = exclusive.exclusive_run
+        is_suspect = any(claim.is_suspect for claim in again)
+        # A suspect that ends the process is charged for it, so nobody else may do that meanwhile.
+        with run.alone() if is_suspect else run.shared():
+            return self._work_on_parts(token, parts)
 
     def give_back(self, token: str, claims: Sequence[Claim]) -> None:
         """Gives back lanes that were not tried, or in vain; no attempt is counted."""
@@ -136,11 +141,16 @@ class Executor:
         return self._fail_head(token, claim, cause)
 
     def _decide_lost(self, token: str, claim: Claim) -> float | None:
-        """The last worker that tried the head is lost: the policy is asked before a new attempt."""
+        """The last worker that tried the head is lost: the policy is asked before a new attempt.
+
+        Unless other events were tried beside it, since one of them may be the cause.
+        """
         history = claim.head.history
         before = replace(history, attempts=max(0, history.attempts - 1))
         head = replace(claim.head, history=before)
         text = "the worker that tried it ended, or was silent for too long"
+        if not claim.is_suspect:
+            text += "; this does not count as an attempt, because it tried others as well"
         return self._fail_head(token, replace(claim, items=[head]), WorkerLost(text))
 
     # Transactions
@@ -201,7 +211,12 @@ class Executor:
         try:
             with self._session.transaction() as transaction:
                 self._check_ours(token, claim)
-                self._fail(None, claim, claim.head, error, result)
+                if claim.was_lost and not claim.is_suspect:
+                    lost = self._attempts.lose_item(claim.lane, claim.head, error)
+                    result.failed.append((claim.lane, claim.head, lost))
+                    result.gone[claim.lane] = 0
+                else:
+                    self._fail(None, claim, claim.head, error, result)
                 self._finish(transaction, token, result)
         except ClaimLost:
             return None

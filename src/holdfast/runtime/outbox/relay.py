@@ -234,7 +234,7 @@ class Relay(Worker):
 
     def _share_out(self, executor: Executor, token: str, taken: Sequence[Claim], idle: int) -> None:
         """A share for each idle executor, as far as it goes; a suspect goes alone."""
-        suspect = next((claim for claim in taken if claim.is_suspect), None)
+        suspect = next((c for c in taken if c.is_suspect and not c.was_lost), None)
         if suspect is None:
             lanes, _ = self._bundle_size.lanes_and_items
             new = [claim for claim in taken if not claim.has_failed]

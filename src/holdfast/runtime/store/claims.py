@@ -31,7 +31,8 @@ class ClaimLost(Exception):
 class Claim:
     """A claimed lane. The first of `items` is its head, whose attempt is counted.
 
-    `was_lost`: no attempt is counted; a worker whose claim has expired was trying the head.
+    `was_lost`: no attempt is counted; a worker whose claim has expired was trying the head. It was
+    alone in its process if it is suspect.
     """
 
     lane: str
@@ -49,10 +50,9 @@ class Claim:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether its head may be the cause of several lost workers."""
+        """Whether its head may be the cause of several lost workers: it is tried alone."""
         attempts = self.head.history.last_attempts
-        losses = [a for a in attempts if a.error_type == WorkerLost.__name__]
-        return not self.was_lost and len(losses) >= SUSPECT_LOSSES
+        return sum(a.error_type == WorkerLost.__name__ for a in attempts) >= SUSPECT_LOSSES
 
 
 @dataclass(slots=True)
