@@ -10,6 +10,7 @@ runtime     the way of one event
 sql         the database: journal, store, queue, and what operators ask of it
 kafka       projections that read Kafka, and the journal published to Kafka
 webhook     a sink that posts to a URL
+http_post   a POST request with one deadline
 sqlalchemy  SQLAlchemy in handlers
 metrics     metrics for OpenTelemetry and Prometheus
 logs        log records of signals

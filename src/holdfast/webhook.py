@@ -12,15 +12,15 @@ import hashlib
 import hmac
 import re
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from collections.abc import Sequence
+from http.client import HTTPException
 from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.http_post import PrivateAddress, is_private, parse, post
 from holdfast.model.event import Event
 from holdfast.model.event_types import payload_json
 from holdfast.model.failure import Failure
@@ -30,11 +30,11 @@ from holdfast.model.projection import Projection, Tx, on
 SECRET_PREFIX = "whsec_"
 """The beginning of a secret; base64 follows."""
 
+MIN_SECRET_BYTES = 24
+"""Minimum length of a secret, as Standard Webhooks asks."""
+
 TEMPORARY_STATUSES = (408, 409, 425, 429)
 """Client errors that may pass: the message is tried again."""
-
-MAX_RESPONSE_BYTES = 4_096
-"""Maximum number of bytes read from the body of an error response."""
 
 MIN_TOKEN_CHARACTERS = 4
 """Minimum length of a part of the URL that counts as a secret."""
@@ -63,14 +63,19 @@ class Webhook(Projection):
 
     `topics` are the topics or event types that it posts. `secret` is `whsec_` and base64; give
     several while a receiver changes from one to the next. A response of 2xx is success. Redirects
-    are not followed. `timeout_seconds` limits each wait for the receiver; the policy's
-    `Backoff(timeout_seconds=…)` limits the whole attempt.
+    are not followed. `timeout_seconds` limits the whole request: connecting, sending, and waiting
+    for the response.
+
+    `allow_http` permits a URL without TLS. `allow_private` permits a host on this machine or in a
+    private network. Both are for receivers of your own, and for tests.
     """
 
     url: ClassVar[str]
     secret: ClassVar[str | Sequence[str]]
     topics: ClassVar[Sequence[type | str]] = ()
     timeout_seconds: ClassVar[float] = 15.0
+    allow_http: ClassVar[bool] = False
+    allow_private: ClassVar[bool] = False
     calls_out: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -84,10 +89,24 @@ class Webhook(Projection):
 
     def __init__(self) -> None:
         where = type(self).__qualname__
-        address = urlsplit(getattr(self, "url", ""))
-        if address.scheme not in ("http", "https") or not address.hostname:
-            raise ConfigError(f"{where}.url must be an http or https address")
-        self._address = address
+        try:
+            self._address = address = parse(getattr(self, "url", None))
+        except ValueError:
+            # Without the URL, and without the error: they may show a token.
+            raise ConfigError(
+                f"{where}.url must be an http or https address with a host, in ASCII and without "
+                "spaces: %C3%BC in a path, xn--… in a host"
+            ) from None
+        if address.scheme == "http" and not self.allow_http:
+            raise ConfigError(
+                f"{where}.url begins with http://, so that others could read what is posted; use "
+                "https://, or say allow_http = True"
+            )
+        if not self.allow_private and is_private(address.hostname or ""):
+            raise ConfigError(
+                f"{where}.url is on this machine or in a private network; say allow_private = True "
+                "if it should be"
+            )
         self._receiver = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         secrets = getattr(self, "secret", ())
         self._keys = [
@@ -95,7 +114,8 @@ class Webhook(Projection):
         ]
         if not self._keys:
             raise ConfigError(
-                f"{where}.secret is missing; `{SECRET_PREFIX}` and 24 to 64 bytes in base64"
+                f"{where}.secret is missing; it is `{SECRET_PREFIX}` and {MIN_SECRET_BYTES} or "
+                "more random bytes in base64"
             )
 
     @classmethod
@@ -120,27 +140,28 @@ class Webhook(Projection):
             "content-type": "application/json",
             "user-agent": "holdfast",
             **signed_headers(self._keys, str(event.id), int(time.time()), body),
+            **self._authorization(),
         }
         try:
-            status, text = self._request(body, headers)
+            status, answer = post(
+                self._address,
+                body,
+                headers,
+                timeout_seconds=self.timeout_seconds,
+                allow_private=self.allow_private,
+            )
+        except PrivateAddress:
+            raise WebhookError(
+                f"{self._receiver} is on this machine or in a private network; allow_private = "
+                "True permits that"
+            ) from None
         except (OSError, HTTPException) as error:
             # Without the error and its text: they may show the URL, with a token in it.
             kind = type(error).__name__
             raise WebhookError(f"{self._receiver} does not answer: {kind}") from None
         if not 200 <= status < 300:
+            text = self._masked(answer.decode(errors="replace"))
             raise WebhookError(f"{self._receiver} answered {status}: {text}", status=status)
-
-    def _request(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
-        """Posts a body; returns the response's status and the beginning of its text."""
-        address = self._address
-        kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
-        target = f"{address.path or '/'}?{address.query}" if address.query else address.path or "/"
-        assert address.hostname is not None
-        connection = kind(address.hostname, address.port, timeout=self.timeout_seconds)
-        with closing(connection):
-            connection.request("POST", target, body, {**headers, **self._authorization()})
-            response = connection.getresponse()
-            return response.status, "" if response.status < 300 else self._text(response)
 
     def _authorization(self) -> dict[str, str]:
         address = self._address
@@ -149,16 +170,8 @@ class Webhook(Projection):
         pair = f"{unquote(address.username)}:{unquote(address.password or '')}".encode()
         return {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
 
-    def _text(self, response: HTTPResponse) -> str:
+    def _masked(self, text: str) -> str:
         """The beginning of a response, with parts of the URL that it quotes masked."""
-        found, until = b"", time.monotonic() + self.timeout_seconds
-        with suppress(OSError, HTTPException):
-            while len(found) < MAX_RESPONSE_BYTES and time.monotonic() < until:
-                read = response.read1(MAX_RESPONSE_BYTES - len(found))
-                if not read:
-                    break
-                found += read
-        text = found.decode(errors="replace")
         address = self._address
         parts = [*address.path.split("/"), *re.split("[&=]", address.query)]
         for part in (*parts, address.username or "", address.password or ""):
@@ -189,7 +202,13 @@ def _key(secret: object, where: str) -> bytes:
     try:
         if not isinstance(secret, str) or not secret.startswith(SECRET_PREFIX):
             raise ValueError
-        return base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (ValueError, binascii.Error):
         # Without the secret, and without the error, which may quote it.
         raise ConfigError(f"{where}.secret must be `{SECRET_PREFIX}` followed by base64") from None
+    if len(key) < MIN_SECRET_BYTES:
+        raise ConfigError(
+            f"{where}.secret has {len(key)} bytes, and could be guessed; it must have "
+            f"{MIN_SECRET_BYTES} or more, and be random"
+        )
+    return key

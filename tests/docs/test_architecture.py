@@ -22,7 +22,7 @@ def test_the_tree_has_every_package_and_every_module_at_the_top() -> None:
 def _drawn() -> list[Path]:
     """The folders and modules in the tree, by their indentation."""
     drawn, parents = [], [Path()]
-    for indent, name in re.findall(r"^( +)([a-z]+)/? ", TREE, re.MULTILINE):
+    for indent, name in re.findall(r"^( +)([a-z_]+)/? ", TREE, re.MULTILINE):
         depth = len(indent) // 2
         parents[depth:] = [parents[depth - 1] / name]
         drawn.append(parents[depth])
