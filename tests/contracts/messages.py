@@ -56,6 +56,27 @@ class MessageContract:
         assert fetch(app, "SELECT count(*) FROM holdfast_queue") == [(0,)]
         assert fetch(app, "SELECT count(*) FROM holdfast_lane") == [(0,)]
 
+    @pytest.mark.parametrize("is_delivered", [False, True])
+    def test_a_message_that_is_sent_again(
+        self, app: App, got: list[Event[Any]], is_delivered: bool
+    ) -> None:
+        """It is the same message by its id and its topic, whether it still waits or not."""
+        own = uuid4()
+        assert app.outbox.send("mail", {"n": 1}, key="a", id=own) == own
+        if is_delivered:
+            app.catch_up()
+        assert app.outbox.send("mail", {"n": 2}, key="b", id=own) == own
+        with pytest.raises(AppendError, match="no sink takes topic"):
+            app.outbox.send("other", {}, key="a", id=own)
+        app.catch_up()
+        assert [event.data["n"] for event in got] == [1]
+        self.check_empty(app)
+        execute(app, "UPDATE holdfast_sent SET sent_at = '2001-01-01T00:00:00.000000+00:00'")
+        app.catch_up()
+        app.outbox.send("mail", {"n": 3}, key="a", id=own)
+        app.catch_up()
+        assert [event.data["n"] for event in got] == [1, 3]
+
     def test_a_message_arrives_as_it_was_sent(self, app: App, got: list[Event[Any]]) -> None:
         own = uuid4()
         assert app.outbox.send("mail", {"n": 1}, key="a", id=own, metadata={"by": "me"}) == own

@@ -98,6 +98,8 @@ class Outbox:
         """Sends a message to every sink that takes the topic; returns its id.
 
         It is delivered at least once, with the same id, and in order among the messages of its key.
+        A message of the same topic with an `id` that was given before, in the last 30 days, is the
+        same message, and is not sent again.
         `payload` is a dict, or an event whose type has the topic's name. `connection` joins an open
         transaction as `journal.append` does: the message is sent if and only if it commits. Raises
         AppendError if no sink takes the topic.
@@ -253,6 +255,7 @@ class Outbox:
             "data": record.data,
             "metadata": record.metadata,
             "at": record.recorded_at,
+            "once": id is not None,
         }
 
     def _items(self, projection: str, status: Status | None, limit: int) -> Sequence[QueueItem]:

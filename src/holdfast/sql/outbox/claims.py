@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted
 from holdfast.model.definition import Definition, Outbox
 from holdfast.model.event import RawEvent
+from holdfast.model.feed_names import MESSAGES
 from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, OutboxState, RelayStats
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import ParkedEvent, QueueItem
@@ -30,6 +31,9 @@ CLEANED_ITEMS = 1_000
 
 CLEANED_TIMES = 20
 """Maximum of such transactions in a row."""
+
+SENT_SECONDS = 30 * 86_400.0
+"""Time for which the ids are known that senders have chosen for messages."""
 
 ENDED_SECONDS = 3_600.0
 """Time without a heartbeat after which a process has ended: its figures go into the totals."""
@@ -235,6 +239,10 @@ class SqlClaims:
                 cleaned = self._connection.run("delete_done_items", done)
             if len(cleaned) < CLEANED_ITEMS:
                 break
+        if self._whose["feed"] == MESSAGES:
+            forgotten = {"before": now - timedelta(seconds=SENT_SECONDS), "limit": CLEANED_ITEMS}
+            with self._connection.transaction():
+                self._connection.run("forget_sent", forgotten)
         gone = {**self._whose, "before": now - timedelta(seconds=ENDED_SECONDS)}
         with self._connection.transaction():
             relays = self._connection.run("forget_relays", gone)

@@ -91,6 +91,7 @@ class SqlTransaction:
             "data": letter.data,
             "metadata": "{}",
             "at": letter.at,
+            "once": False,
         }
         if not self._connection.run("send", names):
             raise HoldfastError(f"nobody takes the messages of {letter.topic!r}; is it registered?")

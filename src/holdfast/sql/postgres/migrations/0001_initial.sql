@@ -339,12 +339,23 @@ $$;
 -- The order of messages, and what tells them apart.
 CREATE SEQUENCE holdfast_message_position;
 
--- Puts a message into the queue of each sink that takes its topic; returns a row for each of them.
+-- The ids that senders have chosen, for a time.
+CREATE TABLE holdfast_sent (
+    id      uuid NOT NULL,
+    topic   text COLLATE "C" NOT NULL,
+    sent_at timestamptz NOT NULL,
+    PRIMARY KEY (id, topic)
+);
+CREATE INDEX holdfast_sent_at ON holdfast_sent (sent_at);
+
+-- Puts a message into the queue of each sink that takes its topic; returns a row for each of them. With
+-- p_once, a message that was sent before is not sent again.
 CREATE FUNCTION holdfast_send(
-    p_topic text, p_key text, p_id uuid, p_data text, p_metadata text, p_at timestamptz
+    p_topic text, p_key text, p_id uuid, p_data text, p_metadata text, p_at timestamptz, p_once boolean
 ) RETURNS TABLE (sink text, message_position bigint) LANGUAGE plpgsql AS $$
 DECLARE
     v_registry holdfast_registry;
+    v_is_new boolean;
 BEGIN
     SELECT * INTO v_registry FROM holdfast_registry r WHERE r.feed = 'messages';
     IF coalesce(pg_sequence_last_value('holdfast_registry_seen'::regclass), 0) > v_registry.version THEN
@@ -355,6 +366,15 @@ BEGIN
     FOR n IN 1 .. cardinality(v_registry.projections) LOOP
         CONTINUE WHEN v_registry.types[n] <> '{*}' AND p_topic <> ALL (v_registry.types[n]::text[]);
         sink := v_registry.projections[n];
+        IF p_once AND v_is_new IS NULL THEN
+            INSERT INTO holdfast_sent (id, topic, sent_at) VALUES (p_id, p_topic, p_at)
+            ON CONFLICT (id, topic) DO NOTHING;
+            v_is_new := FOUND;
+        END IF;
+        IF NOT v_is_new THEN
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
         -- The lane first: those who send with one key take turns, and draw their positions in them.
         INSERT INTO holdfast_lane AS l (projection, feed, lane, events, due_at)
         VALUES (sink, 'messages', p_key, 1, clock_timestamp())

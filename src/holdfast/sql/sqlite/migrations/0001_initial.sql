@@ -248,11 +248,30 @@ CREATE TABLE holdfast_message (
     id          TEXT NOT NULL,
     data        TEXT NOT NULL,
     metadata    TEXT NOT NULL,
-    sent_at     TEXT NOT NULL
+    sent_at     TEXT NOT NULL,
+    -- Whether the sender has chosen the id, so that the message is sent once however often it is sent.
+    once        INTEGER NOT NULL
 );
+
+-- The ids that senders have chosen, for a time.
+CREATE TABLE holdfast_sent (
+    id      TEXT NOT NULL,
+    topic   TEXT NOT NULL,
+    sent_at TEXT NOT NULL,
+    PRIMARY KEY (id, topic)
+) WITHOUT ROWID;
+CREATE INDEX holdfast_sent_at ON holdfast_sent (sent_at);
+
+-- A message that was sent before.
+CREATE TRIGGER holdfast_send_again AFTER INSERT ON holdfast_message
+WHEN NEW.once AND EXISTS (SELECT 1 FROM holdfast_sent WHERE id = NEW.id AND topic = NEW.topic)
+BEGIN
+    DELETE FROM holdfast_message WHERE position = NEW.position;
+END;
 
 -- Puts a message into the queue of each sink that takes its topic.
 CREATE TRIGGER holdfast_send AFTER INSERT ON holdfast_message
+WHEN NOT (NEW.once AND EXISTS (SELECT 1 FROM holdfast_sent WHERE id = NEW.id AND topic = NEW.topic))
 BEGIN
     INSERT INTO holdfast_queue (
         projection, feed, lane, position, stream, version, event_id, event_type, data, metadata,
@@ -272,6 +291,7 @@ BEGIN
     WHERE t.feed = 'messages' AND t.event_type IN (NEW.topic, '*')
     ON CONFLICT (projection, feed, lane) DO UPDATE SET events = events + 1;
 
+    INSERT INTO holdfast_sent (id, topic, sent_at) SELECT NEW.id, NEW.topic, NEW.sent_at WHERE NEW.once;
     DELETE FROM holdfast_message WHERE position = NEW.position;
 END;
 
