@@ -258,6 +258,32 @@ def test_letters_without_versions_come_in_once(app: App, topic: Topic, other: To
     assert rows(app, "holdfast_stream") == []
 
 
+@pytest.mark.parametrize("versions", [True, False])
+def test_copies_of_a_letter_are_one_item(
+    app: App, topic: Topic, other: Topic, versions: bool
+) -> None:
+    """They have an origin in common, and one id; or a version."""
+    place = [
+        ("__connect.errors.topic", topic.name.encode()),
+        ("__connect.errors.partition", b"0"),
+        ("__connect.errors.offset", b"9"),
+    ]
+    known = headers(1) if versions else [*headers(None), *place]
+    for _ in range(2):
+        other.put("a", b'{"amount": 10}', known)
+    other.flush()
+    register(app, topic.source(contiguous=versions))
+    for dry_run in (True, False):
+        imported = app.queue.bring_in("balances", other.name, by="ann", dry_run=dry_run)
+        assert (imported.read, imported.added, imported.known) == (2, 1, 1)
+    other.put("a", b'{"amount": 10}', known)
+    other.flush()
+    app.queue.bring_in("balances", other.name, by="ann")
+    assert versions or len(items(app)) == 1
+    app.catch_up()
+    assert balances(app) == {"a": 10}
+
+
 def test_a_letter_from_a_partition_that_is_not_there_finds_another(
     app: App, topic: Topic, other: Topic
 ) -> None:

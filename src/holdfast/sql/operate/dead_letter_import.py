@@ -19,7 +19,7 @@ from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import recount
 from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.store.queue_rows import enqueue
-from holdfast.sql.values import as_json, uuid
+from holdfast.sql.values import as_json
 
 T = TypeVar("T")
 
@@ -54,6 +54,8 @@ class DeadLetterImport:
     ) -> None:
         self._database, self._projection, self._foreign = database, projection, foreign
         self._lane_of, self._change = lane_of, change
+        self._imported: set[UUID | tuple[str, int]] = set()
+        """The events of this import, by id, and by stream and version: a topic may have copies."""
 
     def bring_in(
         self, source: ForeignSource, topic: str, status: Status, *, limit: int, dry_run: bool
@@ -88,7 +90,7 @@ class DeadLetterImport:
                 events = self._new(connection, names, letters)
                 new = [NewItem(event, self._lane_of(event), status) for event in events]
                 if dry_run or not new:
-                    return len(new)
+                    break
                 connection.run("open_checkpoint", names)
                 connection.run("bump_revision", names)
                 checkpoint = Checkpoint(*connection.run("read_checkpoint", names)[0])
@@ -97,21 +99,26 @@ class DeadLetterImport:
                     recount(connection, self._projection, feed, lane)
                 subject = {"feed": feed, "positions": sorted(added)}
                 self._change.write(connection, "import", self._projection, subject)
-        self._database.announce()
-        return len(added)
+        for event in events:
+            self._imported.update(self._names_of(event))
+        if added:
+            self._database.announce()
+        return len(new) if dry_run else len(added)
 
     def _new(
         self, connection: Connection, names: Mapping[str, str], letters: Sequence[ForeignDeadLetter]
     ) -> Sequence[RawEvent]:
         """The events that are neither applied, as far as that can be known, nor in the queue."""
-        new = []
+        new: list[RawEvent] = []
+        imported = set(self._imported)
         is_known = self._known(connection, [letter.event for letter in letters])
         rows = connection.run("read_checkpoint", names)
         reached = Checkpoint(*rows[0]).position if rows else 0
         for letter in letters:
             event = letter.event
-            if is_known(event) or self._is_queued(connection, names, letter):
+            if is_known(event) or not imported.isdisjoint(self._names_of(event)):
                 continue
+            imported.update(self._names_of(event))
             if not self._foreign.contiguous:
                 if letter.position is not None and letter.position <= reached:
                     continue  # The projection has passed it there, and it does not wait.
@@ -119,33 +126,30 @@ class DeadLetterImport:
             new.append(event)
         return new
 
-    @staticmethod
-    def _is_queued(
-        connection: Connection, names: Mapping[str, str], letter: ForeignDeadLetter
-    ) -> bool:
-        """Whether an event is in the queue, from its own feed or from a letter."""
-        positions = [letter.event.position]
-        if letter.position is not None:
-            positions.append(letter.position)
-        return any(
-            uuid(event_id) == letter.event.id
-            for position in positions
-            for _, event_id, *_ in connection.run("item_at", {**names, "position": position})
-        )
+    def _names_of(self, event: RawEvent) -> list[UUID | tuple[str, int]]:
+        """What an event has in common with its copies."""
+        if self._foreign.contiguous and event.type not in self._foreign.unnumbered:
+            return [event.id, (event.stream, event.version)]
+        return [event.id]
 
     def _known(
         self, connection: Connection, events: Sequence[RawEvent]
     ) -> Callable[[RawEvent], bool]:
+        """Whether an event was applied, as far as that can be known, or is in the queue."""
         projection = {"projection": self._projection}
+        ids = {"ids": as_json([event.id for event in events])}
+        known = {UUID(id_) for (id_,) in connection.run("queued_ids", projection | ids)}
         if self._foreign.contiguous:
             streams = as_json(sorted({event.stream for event in events}))
             found = connection.run("read_versions", {**projection, "streams": streams})
             versions: dict[str, int] = dict(found)
             unnumbered = self._foreign.unnumbered
-            return lambda e: e.type not in unnumbered and e.version <= versions.get(e.stream, -1)
-        ids = as_json([event.id for event in events])
-        seen = {UUID(id_) for (id_,) in connection.run("seen_ids", {**projection, "ids": ids})}
-        return lambda event: event.id in seen
+            return lambda e: (
+                e.id in known
+                or (e.type not in unnumbered and e.version <= versions.get(e.stream, -1))
+            )
+        known |= {UUID(id_) for (id_,) in connection.run("seen_ids", projection | ids)}
+        return lambda event: event.id in known
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -119,7 +119,7 @@ CREATE INDEX holdfast_queue_status ON holdfast_queue (status, projection, id)
 CREATE INDEX holdfast_queue_done ON holdfast_queue (projection, feed, updated_at) WHERE status = 'done';
 
 -- Where others write the feed: what waits in a lane in the order of versions, what of it could not be read,
--- and what an operator has resolved. Appends write none of these.
+-- what an operator has resolved, and events by their ids. Appends write none of these.
 CREATE INDEX holdfast_queue_version ON holdfast_queue (projection, feed, lane, version, position)
     WHERE
         feed <> 'journal' AND feed <> 'messages'
@@ -128,6 +128,8 @@ CREATE INDEX holdfast_queue_unread ON holdfast_queue (projection, feed, lane, ve
     WHERE event_type = 'holdfast.undecodable';
 CREATE INDEX holdfast_queue_resolved ON holdfast_queue (projection, feed, stream, version)
     WHERE status = 'resolved';
+CREATE INDEX holdfast_queue_event_id ON holdfast_queue (projection, event_id)
+    WHERE feed <> 'journal' AND feed <> 'messages';
 
 -- A row for each lane that has something outstanding. due_at: when its head, the smallest position,
 -- may be tried; NULL while the head waits for an operator.
