@@ -159,11 +159,27 @@ def stream_or_none(name: object) -> str | None:
 
 
 def parse_time(text: str) -> datetime | None:
-    """The time in a text, in UTC; None if it is not ISO 8601 with a zone."""
+    """The time in a text, in UTC; None if it is not ISO 8601 with a zone.
+
+    `t` and `z` may be small, as RFC 3339 allows. A leap second is the second after it.
+    """
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text if text.isupper() else text.upper())
         return None if moment.tzinfo is None else _in_utc(moment)
     except (ValueError, OverflowError):
+        return _leap_second(text.upper())
+
+
+def _leap_second(text: str) -> datetime | None:
+    before, leap, rest = text.partition(":60")
+    if not leap or ":60" in rest:
+        return None
+    moment = parse_time(f"{before}:59{rest}")
+    if moment is None or (moment.hour, moment.minute, moment.second) != (23, 59, 59):
+        return None
+    try:
+        return moment + timedelta(seconds=1)
+    except OverflowError:
         return None
 
 

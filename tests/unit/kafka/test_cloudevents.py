@@ -177,6 +177,20 @@ def test_attributes_may_be_missing() -> None:
         assert "sequence" not in json.loads(found.metadata)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2024-02-29t12:00:00z", NOON),
+        ("2024-02-29t13:00:00.000+01:00", NOON),
+        ("2016-12-31T23:59:60Z", datetime(2017, 1, 1, tzinfo=UTC)),
+        ("2017-01-01t00:59:60.5+01:00", datetime(2017, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)),
+    ],
+)
+def test_times_as_rfc_3339_allows_them(text: str, expected: datetime) -> None:
+    for sent in (structured(time=text), binary(time=text)):
+        assert event_of(CloudEvents(), sent).recorded_at == expected
+
+
 def test_attributes_keep_their_types() -> None:
     found = event_of(CloudEvents(), structured(number=7, flag=True, none=None))
     metadata = json.loads(found.metadata)
@@ -217,6 +231,8 @@ def test_a_tombstone_has_a_lane_all_the_same() -> None:
         (structured(time=SECRET), "its time is not one as RFC 3339"),
         (structured(time="2024-02-29T12:00:00"), "its time is not one as RFC 3339"),
         (structured(time=1709208000), "its time is not one as RFC 3339"),
+        (structured(time="2024-02-29T12:00:60Z"), "its time is not one as RFC 3339"),
+        (structured(time="9999-12-31T23:59:60Z"), "its time is not one as RFC 3339"),
         (structured(data_base64="e30="), "it has both data and data_base64"),
         (structured(data=..., data_base64=SECRET + "*"), "not UTF-8, or not base64"),
         (structured(data=..., data_base64="é"), "not UTF-8, or not base64"),
