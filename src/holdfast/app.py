@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack, assert_never, overload
 
 from holdfast.catalog import (
     ProjectionSettings,
@@ -16,7 +16,7 @@ from holdfast.catalog import (
 )
 from holdfast.errors import ConfigError, ProjectionFaulted, StoreUnavailable, WaitTimeout
 from holdfast.logs import guarded
-from holdfast.model.definition import Definition, Log
+from holdfast.model.definition import Definition, Foreign, Log
 from holdfast.model.definition import Outbox as OutboxDelivery
 from holdfast.model.event_types import EventTypes
 from holdfast.model.feed_names import JOURNAL
@@ -201,9 +201,28 @@ class App(Operations):
         return self._supervise([self._worker(d, until, part) for d in wanted])
 
     def most_processes(self) -> int:
-        """How many processes there is work for."""
-        alone = len(self._alone())
-        return alone if alone == len(self._catalog.names) else sys.maxsize
+        """How many processes there is work for, as far as that can be known."""
+        return max(1, sum(self._most_processes(definition) for definition in self._catalog))
+
+    def _most_processes(self, definition: Definition) -> int:
+        """One for each runner of a projection: for each shard, or each partition."""
+        match definition.delivery:
+            case Log(shards=1):
+                return 1
+            case Log(shards=shards):
+                with suppress(StoreUnavailable):
+                    self._prepare()
+                    if (layout := self._layouts.find(definition.name)) is not None:
+                        return max(layout.shards, layout.next_shards or 0)
+                return shards
+            case Foreign():
+                with suppress(StoreUnavailable):
+                    return len(self._sources[definition.name].heads())
+                return sys.maxsize
+            case OutboxDelivery():
+                return sys.maxsize  # Any number of processes share its lanes.
+            case _:
+                assert_never(definition.delivery)
 
     def _alone(self) -> list[str]:
         """The projections that only one process can run at a time."""

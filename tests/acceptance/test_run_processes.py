@@ -63,7 +63,9 @@ def test_no_more_processes_than_there_is_work_for(any_place: Place) -> None:
     command = start(any_place, 9)
     await_leaders(any_place, lambda found: len(found) == 2)
     assert command.send(signal.SIGINT).wait() == 0
-    assert "process 2 of 2 is" in "\n".join(command.err)
+    said = "\n".join(command.err)
+    assert "process 2 of 2 is" in said
+    assert "starts 2 of 9 processes" in said
 
 
 def test_a_malformed_share_is_refused(any_place: Place) -> None:

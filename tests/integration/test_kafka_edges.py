@@ -45,6 +45,13 @@ def items(app: App) -> list[tuple[str, int, str]]:
     return sorted((item.lane, item.version, item.status) for item in found)
 
 
+def test_there_is_work_for_as_many_processes_as_partitions(
+    app: App, mock_kafka: MockCluster
+) -> None:
+    register(app, Topic(mock_kafka.bootstrap, mock_kafka.create_topic(partitions=3)).source())
+    assert app.most_processes() == 3
+
+
 def requeue(app: App) -> None:
     app.queue.requeue(QueueSelection(status="dead"), by="ann")
     app.catch_up()

@@ -122,6 +122,16 @@ def check(app: App) -> None:
         )
 
 
+def test_there_is_work_for_as_many_processes_as_runners(bench: Bench) -> None:
+    """Before the first run as the code says, then as the database does."""
+    app = bench.app(3)
+    runners = sum(definition.shards for definition in app._catalog)
+    assert app.most_processes() == runners
+    app.catch_up()
+    app.reshard("sums", shards=5, by="ann")
+    assert app.most_processes() == runners + 2
+
+
 def feeds(app: App, projection: str) -> list[str]:
     return sorted(status.feed for status in app.status() if status.projection == projection)
 

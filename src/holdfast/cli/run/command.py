@@ -91,6 +91,9 @@ def run(
     share = own_share()
     if share is None and processes > 1:
         count = min(processes, app.most_processes())
+        app.close()
+        if count < processes:
+            _say(f"starts {count} of {processes} processes: there is no work for more")
         group = ProcessGroup(count, stop_seconds=stop_seconds, say=_say)
         sys.exit(group.run(exit_on_fault=exit_on_fault))
     signals = _StopSignals()

@@ -38,16 +38,16 @@ class SqlShardLayouts:
         return process_name()
 
     def begin(self, projection: str, shards: int) -> ShardLayout:
-        found = self._find(projection)
+        found = self.find(projection)
         if found is None:
             with self._database.writing() as connection:
                 connection.run("begin_layout", {"projection": projection, "shards": shards})
-            found = self._find(projection)
+            found = self.find(projection)
             assert found is not None
         return found
 
     def layout(self, projection: str) -> ShardLayout:
-        return self._find(projection) or ShardLayout(1)
+        return self.find(projection) or ShardLayout(1)
 
     def states(self, projection: str) -> list[ShardState]:
         with self._database.reading() as connection:
@@ -98,7 +98,7 @@ class SqlShardLayouts:
         found = {at.get(feed, 0) for feed in layout.feeds}
         return len(found) == 1 or max(found) > layout.barrier
 
-    def _find(self, projection: str) -> ShardLayout | None:
+    def find(self, projection: str) -> ShardLayout | None:
         with self._database.reading() as connection:
             rows = connection.run("read_layout", {"projection": projection})
         return ShardLayout(*rows[0]) if rows else None
