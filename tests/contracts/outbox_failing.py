@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
 import pytest
@@ -176,6 +176,24 @@ class OutboxFailingContract(OutboxSample):
         (item,) = app.queue.list()
         assert (item.status, item.attempts, item.error_type) == ("dead", 1, "WorkerLost")
         assert self.seen(app) == {"a": [1]}
+
+    @pytest.mark.parametrize("token", ["'gone'", "NULL"])
+    def test_what_a_clock_has_put_off(self, app: App, token: str) -> None:
+        """A worker was lost, or an event was appended, and then the clock was set back."""
+
+        @app.projection(delivery="outbox")
+        class Calls(Projection):
+            @on(Counted)
+            def counted(self, event: Event[Counted], tx: Tx) -> None: ...
+
+        app.migrate()
+        app.journal.append("a", [Counted(1)])
+        later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+        execute(app, f"UPDATE holdfast_lane SET token = {token}, due_at = '{later}'")
+        due = "SELECT due_at FROM holdfast_lane"
+        before = fetch(app, due)
+        with app.running():
+            eventually(lambda: fetch(app, due) != before)
 
     def test_a_lost_claim_that_is_given_back_still_counts(
         self, app: App, register: Callable[..., None]

@@ -9,7 +9,8 @@ import pytest
 from holdfast import App, Event, Policy, Projection, ProjectionFaulted, Retry, Tx, on
 from holdfast.clock import SystemClock
 from tests.contracts import OutboxContract
-from tests.contracts.samples import Counted, fetch, status_of
+from tests.contracts.outbox_samples import AT_ONCE
+from tests.contracts.samples import Counted, eventually, fetch, status_of
 from tests.integration.databases import OnPostgres, OnSqliteFile, OnSqliteMemory
 
 
@@ -18,6 +19,13 @@ class Ahead(SystemClock):
 
     def now(self) -> datetime:
         return super().now() + timedelta(hours=1)
+
+
+class Behind(SystemClock):
+    """The clock of a host that is an hour behind everybody."""
+
+    def now(self) -> datetime:
+        return super().now() - timedelta(hours=1)
 
 
 class TestOnSqliteFile(OnSqliteFile, OutboxContract):
@@ -40,6 +48,29 @@ class TestOnSqliteFile(OnSqliteFile, OutboxContract):
         writer.outbox.send("mail", {"n": 2}, key="a")
         app.catch_up()
         assert (self.seen(app), got) == ({"a": [1]}, [2])
+
+    def test_a_worker_whose_clock_is_behind(self, app: App, open_app: Callable[..., App]) -> None:
+        """It delivers what others have appended, tries it again, and is seen to be alive."""
+        tried: list[int] = []
+        worker = open_app(clock=Behind())
+        for each in (app, worker):
+
+            @each.projection(delivery="outbox", policy=Policy(on_error=Retry(), backoff=AT_ONCE))
+            class Calls(Projection):
+                @on(Counted)
+                def counted(self, event: Event[Counted], tx: Tx) -> None:
+                    tried.append(event.data.n)
+                    if len(tried) < 2:
+                        raise ValueError("not yet")
+
+        app.migrate()
+        app.journal.append("a", [Counted(1)])
+        with worker.running():
+            eventually(lambda: not app.queue.list())
+            assert tried == [1, 1]
+            assert status_of(app, "calls").state == "running"
+            assert [relay.is_alive for r in app.outbox.report() for relay in r.relays] == [True]
+            assert "no_worker" not in [reason.kind for reason in app.explain("calls")]
 
 
 class TestOnSqliteMemory(OnSqliteMemory, OutboxContract):

@@ -144,7 +144,10 @@ class Claims(Protocol):
         """Records that a process is alive, and its counts."""
 
     def clean(self) -> None:
-        """Deletes some items whose time to be kept is over, and processes that are gone."""
+        """Deletes some items whose time to be kept is over, and processes that are gone.
+
+        Now and then, makes lanes due that a clock has put off which is, or was, ahead of this one.
+        """
 
     def next_due(self, *, again: bool) -> tuple[float | None, bool]:
         """Seconds until a lane is due or a claim expires, None if nothing waits.

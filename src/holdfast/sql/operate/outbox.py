@@ -18,6 +18,7 @@ from holdfast.sql.database import Connection, Database, Row, handled_database, r
 from holdfast.sql.journal.encode import EventEncoder
 from holdfast.sql.journal.join import joined, joined_async
 from holdfast.sql.operate.queue import Queue
+from holdfast.sql.outbox.claims import database_time
 from holdfast.sql.outbox.registration import publish
 from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import revoke_claims
@@ -140,10 +141,10 @@ class Outbox:
     def report(self, *, status: Status | None = None, limit: int = 10) -> Sequence[OutboxReport]:
         """The state of each projection, with its oldest items in a status, or oldest failures."""
         self._prepare()
-        now = self._clock.now()
         with self._database.reading() as connection:
             found = connection.run("outboxes")
             relays = connection.run("relays")
+            now = database_time(connection)
         counts = self._queue.stats()
         reports = []
         for projection, feed, mode, until, position, applied, failed in found:

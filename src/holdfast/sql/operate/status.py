@@ -11,6 +11,7 @@ from holdfast.model.feed_names import MESSAGES, is_journal, is_ours
 from holdfast.runtime.status import LastError, ProjectionStatus
 from holdfast.runtime.store.clock import Clock
 from holdfast.sql.database import Database
+from holdfast.sql.outbox.claims import database_time
 from holdfast.sql.values import moment, uuid
 
 RATE_SECONDS = 10.0
@@ -26,6 +27,7 @@ def read_status(database: Database, clock: Clock, heads: Heads) -> list[Projecti
     with database.reading() as connection:
         rows = connection.run("status")
         own = int(connection.run("head")[0][0])
+        seen_until = database_time(connection)
     leased = database.leased([row[0] for row in rows])
     found = []
     for row in rows:
@@ -37,12 +39,16 @@ def read_status(database: Database, clock: Clock, heads: Heads) -> list[Projecti
             head=position if head is None else head,
             is_led=row[0] in leased,
             now=clock.now(),
+            seen_until=seen_until,
         )
         found.append(status if is_known else replace(status, is_head_known=False))
     return found
 
 
-def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> ProjectionStatus:
+def _status(
+    row: Sequence[Any], *, head: int, is_led: bool, now: datetime, seen_until: datetime
+) -> ProjectionStatus:
+    """`seen_until`: the present time by the clock of heartbeats, which is the database's."""
     (_, projection, feed, state, position, epoch, leader, processed, rate, *rest) = row
     last_id, last_type, last_at, *error = rest[:10]
     behind_since, needs_reset, paused_at, paused_by, paused_note, until, reason, *last = rest[10:]
@@ -51,7 +57,7 @@ def _status(row: Sequence[Any], *, head: int, is_led: bool, now: datetime) -> Pr
         head = position = 0  # Messages have no position in a journal.
     lag = max(0, head - position)
     if mode is not None:
-        is_led, leader, processed = _is_recent(seen_at, now), None, delivered
+        is_led, leader, processed = _is_recent(seen_at, seen_until), None, delivered
         if backfill_until is not None and position >= backfill_until:
             # The queue has every event by now.
             position, behind_since, lag = head, waiting_since, queued[1]

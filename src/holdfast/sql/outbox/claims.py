@@ -7,7 +7,7 @@ import socket
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted
@@ -34,6 +34,9 @@ CLEANED_TIMES = 20
 
 SENT_SECONDS = 30 * 86_400.0
 """Time for which the ids are known that senders have chosen for messages."""
+
+HASTEN_SECONDS = 10.0
+"""Interval at which lanes are looked for that a wrong clock has put off."""
 
 ENDED_SECONDS = 3_600.0
 """Time without a heartbeat after which a process has ended: its figures go into the totals."""
@@ -66,6 +69,7 @@ class SqlClaims:
         self._session, self._clock = session, clock
         self._whose = {"projection": definition.name, "feed": definition.feed}
         self._keep_seconds = definition.delivery.keep_seconds
+        self._hasten_at = 0.0
 
     @property
     def _connection(self) -> Connection:
@@ -225,13 +229,17 @@ class SqlClaims:
             **asdict(stats),
             "worker": worker,
             "process": f"{socket.gethostname()}:{os.getpid()}",
-            "at": self._clock.now(),
         }
         with self._connection.transaction():
             self._connection.run("relay_heartbeat", names)
 
     def clean(self) -> None:
         now = self._clock.now()
+        if self._clock.monotonic() >= self._hasten_at:
+            self._hasten_at = self._clock.monotonic() + HASTEN_SECONDS
+            names = {**self._whose, "lease_seconds": LEASE_SECONDS, **self._times()}
+            with self._connection.transaction():
+                self._connection.run("hasten_lanes", names)
         kept_until = now - timedelta(seconds=self._keep_seconds)
         done = {**self._whose, "before": kept_until, "limit": CLEANED_ITEMS}
         for _ in range(CLEANED_TIMES):
@@ -243,7 +251,8 @@ class SqlClaims:
             forgotten = {"before": now - timedelta(seconds=SENT_SECONDS), "limit": CLEANED_ITEMS}
             with self._connection.transaction():
                 self._connection.run("forget_sent", forgotten)
-        gone = {**self._whose, "before": now - timedelta(seconds=ENDED_SECONDS)}
+        ended = database_time(self._connection) - timedelta(seconds=ENDED_SECONDS)
+        gone = {**self._whose, "before": ended}
         with self._connection.transaction():
             relays = self._connection.run("forget_relays", gone)
             if relays:
@@ -261,6 +270,13 @@ class SqlClaims:
     def _times(self) -> dict[str, Any]:
         now = self._clock.now()
         return {"now": now, "lease_until": now + timedelta(seconds=LEASE_SECONDS)}
+
+
+def database_time(connection: Connection) -> datetime:
+    """The time by the database's clock, which heartbeats have."""
+    found = moment(connection.run("database_time")[0][0])
+    assert found is not None
+    return found
 
 
 def _lanes(gone: Mapping[str, int]) -> str:

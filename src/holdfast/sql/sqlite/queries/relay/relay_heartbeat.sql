@@ -1,11 +1,12 @@
--- A process is alive, and what it has done so far.
+-- SQLite differs: its own clock, so that all processes mean the same time. A process is alive, and what it
+-- has done so far.
 INSERT INTO holdfast_relay (
     worker, projection, feed, process, started_at, seen_at, applied, failed, looked, unreadable,
     looked_seconds
 )
 VALUES (
-    :worker, :projection, :feed, :process, :at, :at, :applied, :failed, :looked, :unreadable,
-    :looked_seconds
+    :worker, :projection, :feed, :process, strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now'), strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now'),
+    :applied, :failed, :looked, :unreadable, :looked_seconds
 )
 ON CONFLICT (worker) DO UPDATE SET
     seen_at = excluded.seen_at, applied = excluded.applied, failed = excluded.failed,
