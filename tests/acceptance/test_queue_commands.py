@@ -162,6 +162,23 @@ def test_requeue_drains_a_lane(any_place: Place) -> None:
     assert "ada requeue ledger items 1 mended" in line
 
 
+def test_retry_tries_an_item_once_more(any_place: Place) -> None:
+    parked(any_place)
+    done = any_place.ok("queue", "retry", "bank:app", "1", "--yes", "--note", "again")
+    assert done.out == "marked for a retry 1 item\n"
+
+    def first() -> dict[str, Any]:
+        found: dict[str, Any] = any_place.ok("queue", "show", "bank:app", "1", "--json").json
+        return found
+
+    wait_until(lambda: first()["attempts"] == 2, WAIT_SECONDS, "the second attempt")
+    assert (first()["status"], first()["note"]) == ("dead", "again")
+    (change,) = any_place.ok("audit", "bank:app", "--json").json["changes"]
+    assert (change["action"], change["note"]) == ("retry", "again")
+    left = any_place.run("queue", "retry", "bank:app", "2", "--yes")
+    assert "nothing was marked for a retry: item 2 is pending" in left.error
+
+
 @pytest.mark.parametrize(
     "which", [["1", "3"], ["--projection", "ledger"], ["--error-type", "ValueError"]]
 )

@@ -24,11 +24,13 @@ MAX_NAMED_ITEMS = 5
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A method of the queue, and the words for it."""
+    """What is done to items, and the words for it."""
 
     name: str
     does: str
     done: str
+    method: str = ""
+    """The method of the queue, if it has another name."""
     may_find_nothing: bool = False
     """Whether an empty selection is fine, as for a command that runs every night."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +58,7 @@ def change_items(
 ) -> None:
     """Changes the selected items, and says which items it left alone, and why."""
     selection = selection_of(ids, filters)
-    method = getattr(app.queue, action.name)
+    method = getattr(app.queue, action.method or action.name)
     change: QueueChange = method(selection, by=by, note=note, limit=limit, dry_run=True)
     left_alone = [why_left_alone(app, action.name, item) for item in change.left_alone]
     if not change.items and not (action.may_find_nothing and not left_alone):

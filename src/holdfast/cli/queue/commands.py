@@ -92,6 +92,18 @@ def requeue(app: App, ids: tuple[int, ...], accept_gap: bool, **options: Any) ->
 
 @queue.command()
 @takes_app(numbers="ID")
+@item_change_options()
+def retry(app: App, ids: tuple[int, ...], **options: Any) -> None:
+    """Try failed and dead items once more, at once.
+
+    Their attempts go on counting: an item that was dead is dead again if it fails.
+    """
+    action = Action("retry", "retries", "marked for a retry", method="mark_retrying")
+    change_items(app, action, ids, **options)
+
+
+@queue.command()
+@takes_app(numbers="ID")
 @item_change_options(
     click.option("--note", required=True, metavar="TEXT", help="What was done about the items.")
 )
