@@ -7,7 +7,7 @@ from contextlib import suppress
 from holdfast.assembly import Assembly
 from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted, WaitTimeout
 from holdfast.model.compile_projection import check_shards
-from holdfast.model.definition import Definition
+from holdfast.model.definition import Definition, Handle, Publish
 from holdfast.running import STOP_SECONDS
 from holdfast.runtime.shards.layout import ShardLayout
 from holdfast.runtime.shards.shard_worker import ShardWorker
@@ -55,6 +55,13 @@ class Operations(Assembly):
         They are not its own, and its class has no `clear`.
         """
         return clearing.tables_left(self._catalog.find(projection))
+
+    def has_effects(self, projection: str | type) -> bool:
+        """Whether its handlers may do more than write tables; a reset has them do that again.
+
+        They may append events, send messages, publish, or call other systems.
+        """
+        return isinstance(self._catalog.find(projection).kind, Handle | Publish)
 
     def audit(self, projection: str | type | None = None, *, limit: int = 100) -> list[AuditRow]:
         """What operators have changed, the latest first: who, when, what and why."""

@@ -39,6 +39,9 @@ def test_reset_asks_first(any_place: Place) -> None:
         assert "This clears on" in refused.err
         assert ": ledger; and sets the checkpoint of 'ledger' from position 2" in refused.err
         assert "stdin is not a terminal, so nobody can answer; add --yes" in refused.err
+        assert "messages that they send and calls to other systems are made again" in refused.err
+    rows = any_place.run("reset", "bank:app", "balances", stdin=b"n\n")
+    assert "made again" not in rows.err
     assert any_place.contents() == before
     done = any_place.run("reset", "bank:app", "ledger", "--json", "--yes")
     assert done.json == {

@@ -22,23 +22,28 @@ def reset(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) -> 
     """Clear a projection, to build it again from the first event.
 
     One transaction clears its tables, its checkpoint and its queue, and calls clear() of its class.
-    The journal is not touched. A worker that runs the projection begins again at once.
+    The journal is not touched. A worker that runs the projection begins again at once. Events that
+    its handlers append, messages that they send and calls to other systems are made again.
     """
     tables = app.tables(projection)
     before = _position(app, projection)
     what = ", ".join(tables) if tables else "no table, as it has made none yet"
     left = app.tables_left(projection)
-    not_cleared = (
-        f" Not cleared, because they are not its own and its class has no clear(tx): "
-        f"{', '.join(left)}."
-        if left
-        else ""
-    )
-    confirm(
+    text = (
         f"This clears on {app.url}: {what}; and sets the checkpoint of {projection!r} from "
-        f"position {before:,} back to 0.{not_cleared}",
-        yes=yes,
+        f"position {before:,} back to 0."
     )
+    if left:
+        text += (
+            " Not cleared, because they are not its own and its class has no clear(tx): "
+            f"{', '.join(left)}."
+        )
+    if app.has_effects(projection):
+        text += (
+            " Its handlers then see every event again: events that they append, messages that they "
+            "send and calls to other systems are made again."
+        )
+    confirm(text, yes=yes)
     cleared = app.reset(projection, **audit)
     text = f"{projection} is reset; cleared: {', '.join(cleared) or 'no table'}"
     if left:
