@@ -43,7 +43,7 @@ def test_the_runbook(place: Place) -> None:
     worker = place.start("run", "bank:app")
     wait_until(lambda: ledger(place)["depth"]["dead"] == 1, WAIT_SECONDS, "a dead letter")
     report = ledger(place)
-    assert report["depth"] == {"pending": 1, "processing": 0, "failed": 0, "dead": 1}
+    assert report["depth"] == {"pending": 1, "processing": 0, "retrying": 0, "failed": 0, "dead": 1}
     assert [relay["is_alive"] for relay in report["relays"]] == [True]
     (item,) = report["items"]
     assert item["error_message"] == "unlucky"

@@ -16,7 +16,7 @@ from holdfast.cli.output import print_result, print_rows, shown, table_of
 from holdfast.cli.queue.item_view import item_fields, items_table
 from holdfast.cli.queue.selection import status_option
 from holdfast.model.definition import MODES, Mode
-from holdfast.runtime.store.queue_items import Status
+from holdfast.runtime.store.queue_items import OUTSTANDING, Status
 from holdfast.sql.operate.outbox import OutboxReport
 
 if TYPE_CHECKING:
@@ -92,14 +92,13 @@ def _view(reports: Sequence[OutboxReport]) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    statuses = ("pending", "processing", "failed", "dead")
-    numbers = ("relays", *statuses, "oldest", "applied")
+    numbers = ("relays", *OUTSTANDING, "oldest", "applied")
     rows = (
         (
             report.projection,
             report.mode,
             f"{sum(relay.is_alive for relay in report.relays)}",
-            *(f"{report.depth[status]:,}" for status in statuses),
+            *(f"{report.depth[status]:,}" for status in OUTSTANDING),
             f"{report.oldest_pending_seconds:,.0f} s",
             f"{report.applied:,}",
         )

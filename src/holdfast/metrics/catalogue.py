@@ -78,7 +78,7 @@ QUEUE_ITEMS = _gauge("queue.items", "{item}", "Items in the queue by status.", "
 QUEUE_AGE = _gauge(
     "queue.age",
     SECONDS,
-    "Age of the oldest item that is outstanding: pending, processing, failed or dead.",
+    "Age of the oldest item that is outstanding: pending, processing, retrying, failed or dead.",
 )
 LAG_EVENTS = _gauge(
     "lag.events", "{event}", "Positions between the checkpoint and the head of the feed."

@@ -14,7 +14,7 @@ def why_left_alone(app: App, action: str, item: QueueItem) -> str:
     if item.status in OUTSTANDING:
         if action == "purge":
             return f"{name}: an item that still waits is never deleted; requeue or resolve it first"
-        if item.status == "processing":
+        if item.status in ("processing", "retrying"):
             return f"{name}: it is being tried; look again when the attempt has ended"
         return f"{name}: {_turn(app, item)}"
     if item.status == "done":

@@ -11,8 +11,9 @@ The life of an item in log delivery:
         └──────────▶ skipped             any of them ──an operator──▶ resolved
 
 In outbox delivery every event begins as pending, and is processing while a worker has claimed it as
-the head of its lane; the rest is the same. With `keep_seconds`, an applied event stays as done for
-that time. Messages to other systems live like events.
+the head of its lane, or retrying if it has failed before; the rest is the same. With
+`keep_seconds`, an applied event stays as done for that time. Messages to other systems live like
+events.
 
 Only a lane's head is tried: the smallest position, or on feeds of other systems the smallest
 version. Outstanding items (pending, processing, failed, dead) keep their lane closed.
@@ -30,11 +31,14 @@ import msgspec
 from holdfast.model.event import RawEvent
 from holdfast.runtime.store.faults import stacktrace_of, text_of
 
-Status = Literal["pending", "processing", "failed", "dead", "skipped", "resolved", "done"]
+Status = Literal[
+    "pending", "processing", "retrying", "failed", "dead", "skipped", "resolved", "done"
+]
+"""`retrying` is for operators: the database has it as processing, with a failure before."""
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 
-OUTSTANDING: tuple[Status, ...] = ("pending", "processing", "failed", "dead")
+OUTSTANDING: tuple[Status, ...] = ("pending", "processing", "retrying", "failed", "dead")
 """The statuses that keep a lane closed."""
 
 EARLY = "VersionGap"

@@ -41,7 +41,7 @@ from holdfast.sql.values import as_json, moment
 ACTIONS: dict[str, tuple[Status, ...]] = {
     "requeue": ("failed", "dead"),
     "retry": ("failed", "dead"),
-    "resolve": ("pending", "processing", "failed", "dead", "skipped"),
+    "resolve": ("pending", "processing", "retrying", "failed", "dead", "skipped"),
     "purge": ("skipped", "resolved", "done"),
 }
 """The statuses that each action takes. What waits is never deleted, what is over never waits."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,9 @@ from holdfast.model.lane import lane_name
 from holdfast.runtime.store.queue_items import STATUSES, QueueItem, QueueSelection
 from holdfast.sql.database import Connection, Row
 from holdfast.sql.values import struct_of
+
+BEING_TRIED = ("processing", "retrying")
+"""The statuses of an item that a worker tries now: for the first time, or again."""
 
 
 def find_items(
@@ -32,7 +36,10 @@ def find_items(
     if selection.older_than_seconds is not None:
         until = now - timedelta(seconds=selection.older_than_seconds)
     lane = None if selection.lane is None else lane_name(selection.lane)
-    names = {"lane": lane, "created_until": until, "after_id": after_id, "limit": limit}
+    names: dict[str, Any] = {"lane": lane, "created_until": until, "after_id": after_id}
+    names |= {"limit": limit, "has_failed": None}
+    if selection.status in BEING_TRIED:
+        names |= {"status": "processing", "has_failed": selection.status == "retrying"}
     return [
         _item(row)
         for row in connection.run("list_items", msgspec.structs.asdict(selection) | names)
@@ -50,4 +57,7 @@ def get_item(connection: Connection, item_id: int) -> QueueItem:
 def _item(row: Row) -> QueueItem:
     history = QueueItem.__struct_fields__.index("history")
     decoded = msgspec.json.decode(row[history])
-    return struct_of(QueueItem, (*row[:history], decoded, *row[history + 1 :]))
+    item = struct_of(QueueItem, (*row[:history], decoded, *row[history + 1 :]))
+    if item.status == "processing" and item.first_failed_at is not None:
+        return msgspec.structs.replace(item, status="retrying")
+    return item

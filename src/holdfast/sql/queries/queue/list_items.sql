@@ -10,6 +10,7 @@ WHERE
     AND (CAST(:lane AS text) IS NULL OR lane = :lane)
     AND (CAST(:version AS bigint) IS NULL OR version = :version)
     AND (CAST(:status AS text) IS NULL OR status = :status)
+    AND (CAST(:has_failed AS boolean) IS NULL OR (first_failed_at IS NOT NULL) = :has_failed)
     AND (CAST(:error_type AS text) IS NULL OR error_type = :error_type)
     AND (CAST(:event_type AS text) IS NULL OR event_type = :event_type)
     AND created_at <= :created_until

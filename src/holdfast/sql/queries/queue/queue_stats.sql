@@ -1,5 +1,8 @@
 -- The number and the age of items, by projection, status and error type.
-SELECT projection, status, coalesce(error_type, ''), count(*), min(created_at)
+SELECT
+    projection,
+    CASE WHEN status = 'processing' AND first_failed_at IS NOT NULL THEN 'retrying' ELSE status END,
+    coalesce(error_type, ''), count(*), min(created_at)
 FROM holdfast_queue
-GROUP BY projection, status, coalesce(error_type, '')
-ORDER BY projection, status, coalesce(error_type, '')
+GROUP BY 1, 2, 3
+ORDER BY 1, 2, 3
