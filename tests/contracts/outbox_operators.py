@@ -35,8 +35,28 @@ class OutboxOperatorsContract(OutboxSample):
         app.catch_up()
         with pytest.raises(ConfigError, match="its events come from the queue"):
             app.rewind("sums", to=0, by="me")
-        with pytest.raises(ConfigError, match="its events are in the queue already"):
+        with pytest.raises(HoldfastError, match="no event at position 1 in its queue"):
             app.queue.add("sums", 1, by="me")
+
+    def test_an_event_that_is_known_to_be_bad_is_parked(
+        self, app: App, register: Callable[..., None]
+    ) -> None:
+        """Wherever it waits: its lane goes on up to it."""
+        register(mode="off")
+        app.journal.append("a", [Counted(1), Counted(2), Counted(3)])
+        app.catch_up()
+        error = ValueError("the sensor was broken")
+        item = app.queue.add("sums", 2, by="me", error=error, note="do not bill it")
+        assert (item.error_type, item.error_message) == ("ValueError", "the sensor was broken")
+        assert (item.status, item.attempts, item.note) == ("dead", 0, "do not bill it")
+        app.outbox.set_mode("sums", "live", by="me")
+        app.catch_up()
+        assert self.seen(app) == {"a": [1]}
+        assert self.items(app) == [("a", "dead", 0), ("a", "pending", 0)]
+        app.queue.resolve(QueueSelection(ids=(item.id,)), by="me")
+        app.catch_up()
+        assert self.seen(app) == {"a": [1, 3]}
+        assert [row.action for row in app.audit()] == ["resolve", "mode", "add"]
 
     def test_a_pause_takes_the_work_out_of_hands(self, app: App) -> None:
         """When it has returned, nothing more is committed; and no attempt is lost by it."""

@@ -395,8 +395,10 @@ def test_add_lets_a_projection_go_on_without_the_event_that_stops_it(
     with pytest.raises(ProjectionFaulted):
         bank.app.catch_up()
     assert "faulted" in [reason.kind for reason in bank.app.explain("ledger")]
-    item = bank.app.queue.add("ledger", 2, by="me", note="later")
+    item = bank.app.queue.add("ledger", 2, by="me", error="half of it is missing", note="later")
     assert (item.status, item.position, item.lane, item.attempts) == ("dead", 2, "a", 0)
+    assert (item.error_type, item.error_message) == ("Reported", "half of it is missing")
+    assert item.note == "later"
     assert bank.audit() == [("me", "add", f'{{"items":[{item.id}]}}', "later")]
     kinds = [reason.kind for reason in bank.app.explain("ledger")]
     assert kinds == ["no_worker", "lanes_closed", "behind"]

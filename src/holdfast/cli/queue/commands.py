@@ -142,12 +142,14 @@ def purge(app: App, ids: tuple[int, ...], **options: Any) -> None:
     metavar="NAME",
     help="The feed; on Kafka, the partition, as in orders[3].",
 )
+@click.option("--error", metavar="TEXT", help="What is wrong with the event.")
 @change_options
 def add(app: App, projection: str, position: int, as_json: bool, **options: Any) -> None:
-    """Park the next event of a projection, such as one that stops it.
+    """Park an event that is known to be bad.
 
-    The event waits in the queue, and its lane with it. The other lanes go on when the worker is
-    started again.
+    The event waits in the queue, and its lane with it. With an outbox, that is any event that
+    waits. Otherwise it is the next event of a projection, such as one that stops it; the other
+    lanes go on when the worker is started again.
     """
     app.tables(projection)  # Raises for an unknown name.
     item = app.queue.add(projection, position, **options)

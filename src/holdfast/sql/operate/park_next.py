@@ -1,4 +1,4 @@
-"""Parks the event that a projection comes to next, such as one that stops it."""
+"""Parks an event that an operator or the application knows to be bad."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from holdfast.model.event import RawEvent
 from holdfast.model.feed_names import JOURNAL, is_journal, shard_feed, shard_of, shards_in
 from holdfast.runtime.run.foreign_source import ForeignSource
 from holdfast.runtime.store.checkpoint import Checkpoint
-from holdfast.runtime.store.queue_items import NewItem, QueueItem
+from holdfast.runtime.store.queue_items import (
+    MAX_HISTORY,
+    FailedAttempt,
+    FailureHistory,
+    NewItem,
+    QueueItem,
+)
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.operate.queue_items import get_item
 from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import recount
 from holdfast.sql.store.operator_transaction import operator_transactions
-from holdfast.sql.store.queue_rows import enqueue
+from holdfast.sql.store.queue_rows import enqueue, fail_item
+from holdfast.sql.values import as_json
 
 
 def park_next(
@@ -27,6 +34,7 @@ def park_next(
     *,
     lane_of: Callable[[RawEvent], str],
     change: ChangedBy,
+    history: FailureHistory,
 ) -> QueueItem:
     """Puts an event into the queue as dead, and moves the checkpoint past it.
 
@@ -56,13 +64,60 @@ def park_next(
                     "come to it"
                 )
             lane = lane_of(event)
-            enqueue(connection, checkpoint, [NewItem(event, lane, "dead")], change.at)
+            enqueue(connection, checkpoint, [NewItem(event, lane, "dead", history)], change.at)
             connection.run("pass_position", {**names, "position": position})
             recount(connection, projection, names["feed"], lane)
             ((item_id, *_),) = connection.run("item_at", {**names, "position": position})
-            item = get_item(connection, item_id)
+            item = _note(connection, item_id, change)
             change.write(connection, "add", projection, {"items": [item.id]})
     return item
+
+
+def park_queued(
+    database: Database,
+    names: Mapping[str, str],
+    position: int,
+    *,
+    change: ChangedBy,
+    history: FailureHistory,
+) -> QueueItem:
+    """Makes an item of an outbox dead that waits; its lane goes on up to it."""
+    projection = names["projection"]
+    for attempt in operator_transactions(database):
+        with attempt as connection:
+            connection.run("bump_revision", names)
+            found = connection.run("item_at", {**names, "position": position})
+            if not found:
+                raise HoldfastError(
+                    f"projection {projection!r} has no event at position {position} in its queue: "
+                    "it was applied, or it is none of its events"
+                )
+            lane = get_item(connection, found[0][0]).lane
+            connection.run("shorten_lock_timeout")
+            connection.run("lock_lanes", {**names, "lanes": as_json([lane])})
+            item = get_item(connection, found[0][0])
+            if item.status not in ("pending", "failed", "dead"):
+                raise HoldfastError(
+                    f"item {item.id} is {item.status}, and can't be parked; holdfast queue show "
+                    f"{item.id} says more"
+                )
+            known = FailureHistory(
+                item.attempts,
+                item.first_failed_at or history.first_failed_at,
+                (*item.history, *history.last_attempts)[-MAX_HISTORY:],
+            )
+            dead = FailedAttempt(item.id, "dead", known, item.retries, None)
+            fail_item(connection, dead, change.at)
+            recount(connection, projection, names["feed"], lane)
+            item = _note(connection, item.id, change)
+            change.write(connection, "add", projection, {"items": [item.id]})
+    return item
+
+
+def _note(connection: Connection, item_id: int, change: ChangedBy) -> QueueItem:
+    """The item, with the note of the change."""
+    connection.run("note_item", {"id": item_id, "note": change.note})
+    return get_item(connection, item_id)
 
 
 def _lock(connection: Connection, names: Mapping[str, str], position: int) -> Checkpoint:
@@ -71,11 +126,6 @@ def _lock(connection: Connection, names: Mapping[str, str], position: int) -> Ch
     rows = connection.run("bump_revision", names)
     if not rows:
         raise ConfigError(f"projection {projection!r} has never run here")
-    if connection.run("read_outbox", names):
-        raise ConfigError(
-            f"projection {projection!r} is delivered by an outbox: its events are in "
-            "the queue already"
-        )
     if position <= rows[0][0]:
         raise HoldfastError(
             f"projection {projection!r} has passed position {position}, and is at "

@@ -22,16 +22,19 @@ from holdfast.runtime.run.foreign_source import ForeignSource
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import (
     EARLY,
+    NO_FAILURE,
     OUTSTANDING,
+    FailureHistory,
     QueueChange,
     QueueCount,
     QueueItem,
     QueueSelection,
     Status,
+    attempt_of,
 )
 from holdfast.sql.database import Connection, Database, refuse_handlers
 from holdfast.sql.operate.dead_letter_import import DeadLetterImport, ImportedDeadLetters
-from holdfast.sql.operate.park_next import park_next
+from holdfast.sql.operate.park_next import park_next, park_queued
 from holdfast.sql.operate.queue_items import find_items, get_item
 from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import recount, waiting
@@ -45,6 +48,10 @@ ACTIONS: dict[str, tuple[Status, ...]] = {
     "purge": ("skipped", "resolved", "done"),
 }
 """The statuses that each action takes. What waits is never deleted, what is over never waits."""
+
+
+class Reported(Exception):
+    """What an operator, or the application, says is wrong with an event."""
 
 
 class Queue:
@@ -155,15 +162,29 @@ class Queue:
         *,
         by: str,
         feed: str = JOURNAL,
+        error: BaseException | str | None = None,
         note: str | None = None,
     ) -> QueueItem:
-        """Parks the event that a projection comes to next, such as one that stops it.
+        """Parks an event that is known to be bad: it waits for an operator, with its lane.
 
-        The projection passes it, as when a policy parks it: it waits for an operator, and the
-        other lanes go on. Raises for any other event. On Kafka `feed` names the partition.
+        In outbox delivery that is any event that waits. Otherwise it is the one that a projection
+        comes to next, such as one that stops it; the projection passes it, as when a policy parks
+        it. Raises for any other event. On Kafka `feed` names the partition. `error` says what is
+        wrong with the event.
         """
         refuse_handlers(self._database, "the queue")
         self._prepare()
+        change, history = self._by(by, note), NO_FAILURE
+        if error is not None:
+            error = Reported(error) if isinstance(error, str) else error
+            history = FailureHistory(0, change.at, (attempt_of(error, change.at),))
+        with self._database.reading() as connection:
+            outboxes = {name: own for name, own, *_ in connection.run("outboxes")}
+        if projection in outboxes:
+            names = {"projection": projection, "feed": outboxes[projection]}
+            item = park_queued(self._database, names, position, change=change, history=history)
+            self._database.announce()
+            return item
         item = park_next(
             self._database,
             self._source_of(projection),
@@ -171,7 +192,8 @@ class Queue:
             feed,
             position,
             lane_of=partial(self._lane_of, projection),
-            change=self._by(by, note),
+            change=change,
+            history=history,
         )
         self._database.announce()
         return item
