@@ -1,6 +1,7 @@
 """Where a topic is awkward: what waits is neither passed over, nor doubled, nor reordered."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -43,6 +44,35 @@ def app(sqlite_url: str) -> Iterator[App]:
 def items(app: App) -> list[tuple[str, int, str]]:
     found = app.queue.list()
     return sorted((item.lane, item.version, item.status) for item in found)
+
+
+@pytest.mark.parametrize("restart_seconds", [60.0, None])
+def test_a_stream_that_begins_again(
+    store_url: str, topic: Topic, restart_seconds: float | None
+) -> None:
+    """After a set time it is a new one; sooner, or if the source does not say so, it is not."""
+
+    def put(version: int, second: int, currency: str = "EUR") -> None:
+        at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+        recorded_at = ("holdfast-recorded-at", at.isoformat().encode())
+        value = f'{{"amount": {10**version}, "currency": "{currency}"}}'
+        topic.put("a", value.encode(), [*headers(version), recorded_at])
+
+    with App(store_url) as app:
+        register(app, topic.source(restart_seconds=restart_seconds, **NOW))
+        for version, second in ((1, 0), (2, 1), (3, 2), (1, 50), (1, 63), (1, 70), (2, 71)):
+            put(version, second)
+        put(3, 72, "XXX")
+        topic.flush()
+        app.catch_up()
+        assert balances(app) == {"a": 1110 if restart_seconds is None else 1220}
+        assert items(app) == ([] if restart_seconds is None else [("a", 3, "dead")])
+        app.queue.resolve(QueueSelection(status="dead"), by="ann")
+        put(1, 200)
+        put(2, 201)
+        topic.flush()
+        app.catch_up()
+        assert balances(app) == {"a": 1110 if restart_seconds is None else 1330}
 
 
 def test_there_is_work_for_as_many_processes_as_partitions(

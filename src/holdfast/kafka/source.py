@@ -43,8 +43,10 @@ class KafkaSource:
     `contiguous`: the versions of each stream count without a gap, from `first_version` (None: from
     the first version that comes). A version that came before is a duplicate, and changes nothing.
     An event that comes too early waits `gap_seconds` for those before it; then it fails with
-    VersionGap. With `contiguous=False`, for producers that count no versions, the ids of the last
-    `window_events` of each partition tell duplicates.
+    VersionGap. With `restart_seconds`, a stream that was silent for that time, by the times of its
+    events, may begin again with `first_version`: that is no duplicate. With `contiguous=False`, for
+    producers that count no versions, the ids of the last `window_events` of each partition tell
+    duplicates.
 
     A tombstone, a record without a value, is passed over; with `tombstones`, it is an event of that
     type, outside of the versions. `dead_letters` is a topic to which dead events are copied.
@@ -62,6 +64,7 @@ class KafkaSource:
         contiguous: bool = True,
         first_version: int | None = 1,
         gap_seconds: float = 5.0,
+        restart_seconds: float | None = None,
         window_events: int = 10_000,
         tombstones: str | None = None,
         dead_letters: str | None = None,
@@ -72,6 +75,7 @@ class KafkaSource:
         self.bootstrap, self.group, self.start = bootstrap, group, start
         self.contiguous, self.first_version = contiguous, first_version
         self.gap_seconds, self.window_events = gap_seconds, window_events
+        self.restart_seconds = restart_seconds
         self.tombstones, self.dead_letters = tombstones, dead_letters
         if not isinstance(settings, Mapping | None):
             raise ConfigError("settings maps names of the client's settings to values")
@@ -104,6 +108,7 @@ class KafkaSource:
             contiguous=self.contiguous,
             first_version=self.first_version,
             gap_seconds=self.gap_seconds,
+            restart_seconds=self.restart_seconds,
             window_events=self.window_events,
             unnumbered=frozenset(unnumbered),
             letter=dead_letter if self.dead_letters else None,
@@ -175,6 +180,12 @@ class KafkaSource:
         for name in ("gap_seconds", "window_events"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be 0 or more")
+        if self.restart_seconds is not None and not self.restart_seconds > 0:
+            raise ConfigError(
+                f"restart_seconds is {self.restart_seconds!r}; it must be more than 0, or None"
+            )
+        if self.restart_seconds is not None and not self.contiguous:
+            raise ConfigError("restart_seconds is for versions, and contiguous=False ignores them")
         if self.dead_letters in self.topics:
             raise ConfigError(f"dead_letters is {self.dead_letters!r}, which is read as well")
         if self.contiguous and not self.envelope.has_versions:

@@ -325,7 +325,7 @@ def _tables(
 def _guard(foreign: ForeignFeed | None) -> str:
     if foreign is None:
         return POSITION_COLUMN
-    return VERSION_COLUMN if foreign.contiguous else CHANGES_COLUMN
+    return VERSION_COLUMN if foreign.versions_only_grow else CHANGES_COLUMN
 
 
 def _row_type(cls: type, where: str) -> type:

@@ -55,7 +55,8 @@ class ForeignFeed:
     """How a projection takes events that other systems write.
 
     `contiguous`: versions have no gaps within a stream and begin with `first_version` (None: with
-    any version). An event that comes too early waits `gap_seconds` for the events before it.
+    any version). An event that comes too early waits `gap_seconds` for the events before it. With
+    `restart_seconds`, a stream that was silent for that time may begin again.
     Otherwise the ids of the last `window_events` of a feed tell which events are duplicates. Events
     of the types in `unnumbered` have no version.
 
@@ -67,9 +68,15 @@ class ForeignFeed:
     contiguous: bool = True
     first_version: int | None = 1
     gap_seconds: float = 5.0
+    restart_seconds: float | None = None
     window_events: int = 10_000
     unnumbered: frozenset[str] = frozenset({UNDECODABLE, NOTHING})
     letter: Callable[[DeadEvent], DeadLetter] | None = None
+
+    @property
+    def versions_only_grow(self) -> bool:
+        """Whether a later event of a stream always has a higher version."""
+        return self.contiguous and self.restart_seconds is None
 
 
 def undecodable_reason(event: RawEvent) -> Undecodable | None:

@@ -39,6 +39,8 @@ def source(**settings: Any) -> KafkaSource:
         ({"group": None}, "group"),
         ({"start": "now"}, "'earliest' or 'latest'"),
         ({"gap_seconds": -1}, "gap_seconds"),
+        ({"restart_seconds": 0}, "restart_seconds"),
+        ({"restart_seconds": 1, "contiguous": False}, "restart_seconds is for versions"),
         ({"first_version": "1"}, "first_version"),
         ({"first_version": 1.5}, "first_version"),
         ({"first_version": -1}, "first_version"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Generator, Iterable
+from datetime import datetime, timedelta
 from typing import Literal, Protocol
 from uuid import UUID
 
@@ -149,7 +150,10 @@ class VersionTracker:
         self._cached_streams = limits.cached_streams
         self._known: dict[str, int] = {}
         self._begun: dict[str, int] = {}
-        self._run: list[RawEvent] = []
+        self._times: dict[str, datetime] = {}
+        """When the last events of streams were recorded that the open transaction moves on."""
+        self._run: list[tuple[RawEvent, int]] = []
+        """The events of a run, with the versions of their streams before."""
         self._waiting: dict[str, tuple[float, int]] = {}
 
     def load(self, events: Iterable[RawEvent]) -> Collection[str]:
@@ -170,7 +174,19 @@ class VersionTracker:
             return "next" if first is None or event.version == first else "early"
         if event.version == last + 1:
             return "next"
-        return "early" if event.version > last else "duplicate"
+        if event.version > last:
+            return "early"
+        return "next" if self._begins_again(event) else "duplicate"
+
+    def _begins_again(self, event: RawEvent) -> bool:
+        """Whether a stream begins anew with an event, because it was silent for long enough."""
+        seconds, stream = self._foreign.restart_seconds, event.stream
+        if seconds is None or event.version != self._first:
+            return False
+        last_at = self._times.get(stream)
+        if last_at is None:
+            last_at = self._versions.last_time(self._checkpoint, stream)
+        return last_at is not None and event.recorded_at >= last_at + timedelta(seconds=seconds)
 
     def fast_path(self, events: Iterable[RawEvent]) -> Generator[RawEvent, None, int]:
         # By `place` and `passed`, for nearly all events there are.
@@ -185,7 +201,9 @@ class VersionTracker:
                 break
             yield event
             begun[stream] = version
-            self._run.append(event)
+            if self._foreign.restart_seconds is not None:
+                self._times[stream] = event.recorded_at
+            self._run.append((event, last))
             count += 1
         return count
 
@@ -235,14 +253,16 @@ class VersionTracker:
     def passed(self, event: RawEvent) -> None:
         if event.type not in self._foreign.unnumbered:
             self._begun[event.stream] = event.version
+            if self._foreign.restart_seconds is not None:
+                self._times[event.stream] = event.recorded_at
 
     def begin_run(self) -> None:
         self._run.clear()
 
     def unpass(self, failed: RawEvent) -> None:
-        while self._run and self._run[-1].position >= failed.position:
-            event = self._run.pop()
-            self._begun[event.stream] = event.version - 1
+        while self._run and self._run[-1][0].position >= failed.position:
+            event, before = self._run.pop()
+            self._begun[event.stream] = before
             if self._begun[event.stream] == self._known[event.stream]:
                 del self._begun[event.stream]
 
@@ -253,16 +273,20 @@ class VersionTracker:
                 stream: (self._known[stream], self._begun[stream]) for stream in sorted(self._begun)
             }
             self._versions.write_versions(checkpoint, steps)
+            if self._times:
+                self._versions.write_times(checkpoint, self._times)
 
     def commit(self) -> None:
         self._known |= self._begun
         self._begun.clear()
+        self._times.clear()
         self._waiting.clear()
         drop_oldest(self._known, most=self._cached_streams)
 
     def forget(self) -> None:
         self._known.clear()
         self._begun.clear()
+        self._times.clear()
         self._waiting.clear()
 
     @property

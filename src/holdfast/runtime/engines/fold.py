@@ -56,7 +56,7 @@ class TableEngine:
         self.is_limited = definition.has_time_limits
         foreign = definition.foreign
         self.order = _order(foreign)
-        self.rows_know_events = foreign is None or foreign.contiguous
+        self.rows_know_events = foreign is None or foreign.versions_only_grow
         """Whether a row can tell that it has seen an event."""
         self._has_whole_streams = foreign is None
         """Whether each stream comes from its beginning, and from nowhere else."""
@@ -200,7 +200,7 @@ def _order(foreign: ForeignFeed | None) -> Callable[[Event[Any], int], int] | No
     """
     if foreign is None:
         return None
-    if not foreign.contiguous:
+    if not foreign.versions_only_grow:
         return lambda _, base: base + 1
     return lambda event, _: 0 if event.type in foreign.unnumbered else event.version
 

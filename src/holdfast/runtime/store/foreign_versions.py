@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
@@ -37,6 +38,12 @@ class ForeignVersions(Protocol):
 
         Raises Revised if a stream has moved on by another feed.
         """
+
+    def last_time(self, checkpoint: Checkpoint, stream: str) -> datetime | None:
+        """When the last event of a stream was recorded, if that was written."""
+
+    def write_times(self, checkpoint: Checkpoint, times: Mapping[str, datetime]) -> None:
+        """Stores when the last events of streams were recorded, in the open transaction."""
 
     def seen_ids(self, checkpoint: Checkpoint, ids: Sequence[UUID]) -> Sequence[UUID]:
         """The ids among these that the projection has seen."""

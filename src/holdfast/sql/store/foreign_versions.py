@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from holdfast.errors import Revised
@@ -12,7 +13,7 @@ from holdfast.runtime.store.queue_items import ParkedEvent
 from holdfast.sql.database import Connection
 from holdfast.sql.store.checkpoints import fenced, of
 from holdfast.sql.store.queue_rows import parked_event
-from holdfast.sql.values import as_json
+from holdfast.sql.values import as_json, moment
 
 
 class SqlForeignVersions:
@@ -29,6 +30,16 @@ class SqlForeignVersions:
     def read_versions(self, checkpoint: Checkpoint, streams: Sequence[str]) -> dict[str, int]:
         names = {"projection": checkpoint.projection, "streams": as_json(streams)}
         return dict(self._connection.run("read_versions", names))
+
+    def last_time(self, checkpoint: Checkpoint, stream: str) -> datetime | None:
+        names = {"projection": checkpoint.projection, "stream": stream}
+        rows = self._connection.run("last_time", names)
+        return moment(rows[0][0]) if rows else None
+
+    def write_times(self, checkpoint: Checkpoint, times: Mapping[str, datetime]) -> None:
+        projection = {"projection": checkpoint.projection}
+        rows = [projection | {"stream": stream, "at": times[stream]} for stream in sorted(times)]
+        self._connection.run_many("write_time", rows)
 
     def seen_ids(self, checkpoint: Checkpoint, ids: Sequence[UUID]) -> list[UUID]:
         names = {"projection": checkpoint.projection, "ids": as_json(ids)}

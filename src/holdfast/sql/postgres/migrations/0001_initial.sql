@@ -163,6 +163,8 @@ CREATE TABLE holdfast_stream (
     version    bigint NOT NULL,
     previous   bigint NOT NULL,
     feed       text NOT NULL,
+    -- When the last event was recorded, where streams may begin again.
+    last_at    timestamptz,
     PRIMARY KEY (stream, projection)
 ) WITH (fillfactor = 70);
 

@@ -158,6 +158,8 @@ CREATE TABLE holdfast_stream (
     version    INTEGER NOT NULL,
     previous   INTEGER NOT NULL,
     feed       TEXT NOT NULL,
+    -- When the last event was recorded, where streams may begin again.
+    last_at    TEXT,
     PRIMARY KEY (stream, projection)
 ) WITHOUT ROWID;
 
