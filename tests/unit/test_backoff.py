@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import FrozenInstanceError, fields
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Backoff, ConfigError, Failure
+from holdfast.model.backoff import LONGEST_SECONDS
 from tests.support.failures import failure_of
 
 NO_NUMBERS = (-1, math.nan, math.inf, "1", None, True)
@@ -17,7 +19,7 @@ REFUSED: list[tuple[str, Any]] = [
     *(("max_attempts", value) for value in (0, -1, 1.5, "3", True)),
     *(("delay_seconds", value) for value in (0, *NO_NUMBERS)),
     *(("multiplier", value) for value in (0, 0.99, *NO_NUMBERS)),
-    *(("max_delay_seconds", value) for value in (0, *NO_NUMBERS)),
+    *(("max_delay_seconds", value) for value in (0, -1, math.nan, math.inf, "1", True)),
     *(("step_seconds", value) for value in (*NO_NUMBERS, False)),
     *(("jitter", value) for value in (1.01, *NO_NUMBERS)),
     *(("timeout_seconds", value) for value in (0, -1, math.nan, math.inf, "1", True)),
@@ -30,7 +32,7 @@ def test_the_defaults() -> None:
         max_attempts=3,
         delay_seconds=0.1,
         multiplier=2.0,
-        max_delay_seconds=5.0,
+        max_delay_seconds=None,
         step_seconds=0.0,
         jitter=0.1,
         timeout_seconds=None,
@@ -50,7 +52,7 @@ def test_every_field_has_values_that_are_refused() -> None:
 
 def test_the_longest_delay_is_not_less_than_the_first() -> None:
     with pytest.raises(ConfigError, match=r"Backoff\.max_delay_seconds must not be less"):
-        Backoff(delay_seconds=6)
+        Backoff(delay_seconds=6, max_delay_seconds=5)
     assert Backoff(delay_seconds=6, max_delay_seconds=6, jitter=0).delay(5) == 6
 
 
@@ -87,6 +89,21 @@ def pauses(backoff: Backoff, attempts: int = 5) -> list[float]:
 def test_delays_double_up_to_the_longest() -> None:
     backoff = Backoff(delay_seconds=0.5, multiplier=2, max_delay_seconds=3)
     assert pauses(backoff) == [0.5, 1, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("backoff", "expected"),
+    [
+        (Backoff(), [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6, 6]),
+        (Backoff(delay_seconds=90), [90, 180, 360, 720, 1440, 2880, 5400, 5400]),
+        (Backoff(delay_seconds=1, multiplier=10), [1, 10, 60, 60]),
+        (Backoff(step_seconds=10, multiplier=1), [0.1, 10.1, 20.1]),
+        (Backoff.linear(90), [90, 180, 270]),
+        (Backoff.exponential(90), [90, 180, 360]),
+    ],
+)
+def test_a_delay_that_somebody_has_set_is_not_cut(backoff: Backoff, expected: list[float]) -> None:
+    assert pauses(backoff, len(expected)) == pytest.approx(expected)
 
 
 def test_constant() -> None:
@@ -126,11 +143,15 @@ def test_a_schedule_takes_the_place_of_the_growth() -> None:
     assert seen == failures
 
 
-@pytest.mark.parametrize(("said", "seconds"), [(-5.0, 0.0), (0, 0.0), (math.inf, 5.0)])
+@pytest.mark.parametrize(
+    ("said", "seconds"), [(-5.0, 0.0), (0, 0.0), (3600, 3600), (math.inf, LONGEST_SECONDS)]
+)
 def test_a_schedule_is_kept_within_bounds(said: float, seconds: float) -> None:
-    assert (
-        Backoff(schedule=lambda _: said, jitter=0).delay(1, failure_of(ValueError("no"))) == seconds
-    )
+    failure = failure_of(ValueError("no"))
+    assert Backoff(schedule=lambda _: said, jitter=0).delay(1, failure) == seconds
+    capped = Backoff(schedule=lambda _: said, jitter=0, max_delay_seconds=5)
+    assert capped.delay(1, failure) == min(seconds, 5)
+    assert failure.failed_at + timedelta(seconds=seconds) > failure.failed_at or seconds == 0
 
 
 def test_a_schedule_that_says_nothing_of_use_is_an_error() -> None:
