@@ -203,6 +203,37 @@ def test_the_presets() -> None:
     assert [patient.backoff.delay(n) for n in (1, 2)] == [1.0, 2.0]
 
 
+def test_retry_then_park_takes_other_numbers() -> None:
+    policy = Policy.retry_then_park(
+        attempts=5,
+        delay_seconds=10,
+        multiplier=3,
+        max_delay_seconds=100,
+        jitter=0.5,
+        timeout_seconds=7,
+        retry=Backoff.critical(),
+    )
+    assert (policy.on_error, policy.exhausted) == (Retry(), Park(Backoff.critical()))
+    assert policy.backoff == Backoff(
+        max_attempts=5,
+        delay_seconds=10,
+        multiplier=3,
+        max_delay_seconds=100,
+        jitter=0.5,
+        timeout_seconds=7,
+    )
+    assert Policy.retry_then_park(delay_seconds=90).backoff.delay(2) == 180
+    assert Policy.outbox() == Policy.retry_then_park(
+        attempts=8, max_delay_seconds=300.0, jitter=0.1
+    )
+
+
+@pytest.mark.parametrize("attempts", [0, None, True, 1.5])
+def test_retry_then_park_needs_a_number_of_attempts(attempts: Any) -> None:
+    with pytest.raises(ConfigError, match=f"retry_then_park: attempts is {attempts!r}; it must"):
+        Policy.retry_then_park(attempts=attempts)
+
+
 def test_classify_knows_the_errors_that_pass() -> None:
     policy = Policy.classify()
     retry = decision_of(policy, ConnectionResetError())

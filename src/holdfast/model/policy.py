@@ -159,19 +159,43 @@ class Policy:
         return cls(on_error=Skip())
 
     @classmethod
-    def retry_then_park(cls) -> Self:
-        """Three attempts, 1 s and 2 s apart; then the event is parked and its lane closed."""
-        backoff = Backoff(max_attempts=3, delay_seconds=1.0, multiplier=2.0, jitter=0.0)
-        return cls(on_error=Retry(), backoff=backoff, exhausted=Park())
+    def retry_then_park(
+        cls,
+        *,
+        attempts: int = 3,
+        delay_seconds: float = 1.0,
+        multiplier: float = 2.0,
+        max_delay_seconds: float | None = None,
+        jitter: float = 0.0,
+        timeout_seconds: float | None = None,
+        retry: Backoff | None = None,
+    ) -> Self:
+        """Three attempts, 1 s and 2 s apart; then the event is parked and its lane closed.
+
+        The pauses are those of a Backoff with these arguments. With `retry`, the parked event is
+        tried again from the queue.
+        """
+        if type(attempts) is not int or attempts < 1:
+            raise ConfigError(
+                f"Policy.retry_then_park: attempts is {attempts!r}; it must be 1 or more"
+            )
+        backoff = Backoff(
+            max_attempts=attempts,
+            delay_seconds=delay_seconds,
+            multiplier=multiplier,
+            max_delay_seconds=max_delay_seconds,
+            jitter=jitter,
+            timeout_seconds=timeout_seconds,
+        )
+        return cls(on_error=Retry(), backoff=backoff, exhausted=Park(retry))
 
     @classmethod
     def outbox(cls) -> Self:
         """Eight attempts, 1 s apart, doubling to five minutes; then an operator decides.
 
-        The default of outbox delivery.
+        The default of outbox delivery. `retry_then_park` takes other numbers.
         """
-        backoff = Backoff(max_attempts=8, delay_seconds=1.0, max_delay_seconds=300.0)
-        return cls(on_error=Retry(), backoff=backoff, exhausted=Park())
+        return cls.retry_then_park(attempts=8, max_delay_seconds=300.0, jitter=0.1)
 
     @classmethod
     def classify(
