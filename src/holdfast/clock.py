@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import UTC, datetime
 from functools import partial
@@ -12,3 +13,13 @@ class SystemClock:
 
     now = staticmethod(partial(datetime.now, UTC))
     monotonic = staticmethod(time.monotonic)
+
+    def wait_until(
+        self,
+        moment: float,
+        stop: threading.Event,
+        *,
+        part_seconds: float,
+        blocks_caller: bool,  # noqa: ARG002
+    ) -> bool:
+        return stop.wait(max(0.0, min(part_seconds, moment - time.monotonic())))

@@ -66,6 +66,11 @@ class Clock(FixedClock):
     def monotonic(self) -> float:
         return time.monotonic()
 
+    def wait_until(
+        self, moment: float, stop: threading.Event, *, part_seconds: float, blocks_caller: bool
+    ) -> bool:
+        return stop.wait(max(0.0, min(part_seconds, moment - time.monotonic())))
+
 
 class Held:
     """A runner that stands still before one of its transactions, until it is let go."""

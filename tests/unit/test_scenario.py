@@ -16,7 +16,9 @@ from holdfast import (
     Event,
     EventTypes,
     NewEvent,
+    Park,
     PayloadError,
+    Policy,
     Projection,
     ProjectionFaulted,
     TableProjection,
@@ -260,6 +262,49 @@ def test_values_come_back_as_they_are_stored() -> None:
     (row,) = found.rows
     assert (type(row.share), row.day) == (float, FixedClock().now())
     found.expect(Row(FixedClock().now(), Decimal("1.5"), 3))
+
+
+class Picky(Balances):
+    """Refuses amounts below 0, and some events twice."""
+
+    failures: ClassVar[list[datetime]]
+
+    @on(Credited)
+    def credited(self, row: Balance, event: Event[Credited]) -> None:
+        if event.data.amount < 0 or (event.data.amount == 2 and len(self.failures) < 2):
+            self.failures.append(datetime.now(UTC))
+            raise ValueError(f"no {event.data.amount}")
+        row.amount += event.data.amount
+
+
+@pytest.fixture
+def failures(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+    monkeypatch.setattr(Picky, "failures", [], raising=False)
+    return Picky.failures
+
+
+def test_a_policy_parks_and_skips(failures: list[datetime]) -> None:
+    events = given(("a", Credited(1)), ("a", Credited(-1)), ("a", Credited(4)), ("b", Credited(8)))
+    with pytest.raises(ValueError, match="no -1"):
+        events.when(Picky)
+    parked = events.when(Picky, policy=Policy(on_error=Park()))
+    parked.expect(Balance("a", 1), Balance("b", 8))
+    assert [(i.position, i.status, i.error_message) for i in parked.queue] == [
+        (2, "dead", "no -1"),
+        (3, "pending", None),
+    ]
+    skipped = events.when(Picky, policy=Policy.best_effort())
+    skipped.expect(Balance("a", 5), Balance("b", 8))
+    assert [(item.position, item.status) for item in skipped.queue] == [(2, "skipped")]
+    assert len(failures) == 3
+
+
+def test_retries_don_t_wait(failures: list[datetime]) -> None:
+    policy = Policy.retry_then_park(delay_seconds=600)
+    done = given(("a", Credited(2)), ("b", Credited(8))).when(Picky, policy=policy)
+    done.expect(Balance("a", 2), Balance("b", 8))
+    assert done.queue == []
+    assert (failures[-1] - failures[0]).total_seconds() < 60
 
 
 def test_importing_it_does_not_import_pytest() -> None:

@@ -12,6 +12,7 @@ from holdfast.errors import ProjectionFaulted
 from holdfast.model.definition import Fold
 from holdfast.model.event import NewEvent, RawEvent
 from holdfast.model.event_types import VERSION_KEY, EventTypes
+from holdfast.model.policy import Policy
 from holdfast.model.projection import Projection, TableProjection
 from holdfast.sql.journal.encode import new_id
 from holdfast.sql.journal.journal import append_steps, drive
@@ -19,6 +20,9 @@ from holdfast.testing.clock import FixedClock
 from holdfast.testing.tables import Rows, Tables, read_table
 
 R = TypeVar("R")
+
+MOST_ITEMS = 10_000
+"""Maximum of queue items that a test sees."""
 
 
 def given(*events: tuple[str, Any], clock: FixedClock | None = None) -> Given:
@@ -61,6 +65,7 @@ class Given:
         name: str | None = None,
         strict: bool = False,
         events: EventTypes | None = None,
+        policy: Policy | None = None,
     ) -> Rows[R]: ...
 
     @overload
@@ -71,6 +76,7 @@ class Given:
         name: str | None = None,
         strict: bool = False,
         events: EventTypes | None = None,
+        policy: Policy | None = None,
     ) -> Tables: ...
 
     def when(
@@ -80,16 +86,18 @@ class Given:
         name: str | None = None,
         strict: bool = False,
         events: EventTypes | None = None,
+        policy: Policy | None = None,
     ) -> Rows[Any] | Tables:
         """Projects the events, and returns the rows of the projection.
 
-        `name` and `strict` are those of `app.projection`. Give `events=app.events` if the app
-        registers event types under other names, or with upcasters. Raises the error of a handler,
-        with a note that names the event.
+        `name`, `strict` and `policy` are those of `app.projection`. Pauses between attempts pass at
+        once, and `queue` of the result has what the policy has parked or skipped. Give
+        `events=app.events` if the app registers event types under other names, or with upcasters.
+        Raises the error of a handler that stops the projection, with a note that names the event.
         """
         clock = FixedClock(self._clock.now())
         with App("sqlite:///:memory:", clock=clock, events=events) as app:
-            app.projection(name=name, strict=strict)(projection)
+            app.projection(name=name, strict=strict, policy=policy)(projection)
             for step in self._steps:
                 clock.advance(step.after_seconds)
                 for stream, event in step.events:
@@ -100,10 +108,11 @@ class Given:
                 table: read_table(app, table, declared)
                 for table, declared in definition.tables.items()
             }
+            queue = app.queue.list(limit=MOST_ITEMS)
             if not isinstance(definition.kind, Fold):
-                return Tables(definition.name, read)
+                return Tables(definition.name, read, queue)
             table = definition.kind.table
-            return Rows(table, read[table.name])
+            return Rows(table, read[table.name], queue)
 
 
 def _append(app: App, stream: str, event: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.app import App
 from holdfast.model.row_type import GUARDS, Key, TableSpec
+from holdfast.runtime.store.queue_items import QueueItem
 from holdfast.sql.database import quote
 from holdfast.sql.sqlite.column_values import decode
 
@@ -44,10 +45,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables of a Projection."""
+    """The tables of a Projection. `queue` has the events that were parked or skipped."""
 
     _projection: str
     _tables: Mapping[str, Table]
+    queue: Sequence[QueueItem] = ()
 
     def table(self, name: str) -> Table:
         """One of the tables that the projection declares."""
@@ -60,9 +62,13 @@ class Tables:
 
 
 class Rows(Generic[R]):
-    """The rows of a TableProjection, in the order of their keys."""
+    """The rows of a TableProjection, in the order of their keys.
 
-    def __init__(self, spec: TableSpec, table: Table) -> None:
+    `queue` has the events that were parked or skipped.
+    """
+
+    def __init__(self, spec: TableSpec, table: Table, queue: Sequence[QueueItem] = ()) -> None:
+        self.queue = queue
         self._spec, self._columns = spec, spec.columns
         self.rows: list[R] = sorted(map(spec.row, table.rows), key=spec.key_of)
 

@@ -113,13 +113,12 @@ class Recovery:
         """The event at a position has caused an error, and fails without another attempt."""
         self._known(position).blamed_for = error
 
-    def waited(self, event: RawEvent, seconds: float) -> None:
-        """A part of the wait before an event's next attempt is over."""
+    def waited(self, event: RawEvent, left: float) -> None:
+        """A part of the wait before an event's next attempt is over, and some seconds are left."""
         known = self.known.get(event.position)
-        if known is not None and known.retry_after is not None:
-            left = known.retry_after.seconds - seconds
-            known.retry_after = replace(known.retry_after, seconds=left) if left > 0 else None
-        self._emit(Waited(*self._names, seconds))
+        if known is not None and (wait := known.retry_after) is not None:
+            known.retry_after = replace(wait, seconds=left) if left > 0 else None
+            self._emit(Waited(*self._names, wait.seconds - left))
 
     def forget(self, event: RawEvent) -> FailureHistory | None:
         """The event is applied or in the queue; returns its history, if it had failed."""

@@ -197,13 +197,19 @@ class Relay(Worker):
 
     def _is_pausing(self, executor: Executor) -> bool:
         """Waits for a part of the breaker's pause; False if there is none."""
-        left = self._pause_until - self._context.clock.monotonic()
-        if left <= 0:
+        clock = self._context.clock
+        if self._pause_until <= clock.monotonic():
             return False
         self._give_back(executor, self._shares.waiting)
-        part = min(left, TEND_SECONDS)
-        if not self._stop.wait(part):
-            self._emit(Waited(*self._names, part))
+        began = clock.monotonic()
+        is_over = clock.wait_until(
+            self._pause_until,
+            self._stop,
+            part_seconds=TEND_SECONDS,
+            blocks_caller=self._until is not None,
+        )
+        if not is_over:
+            self._emit(Waited(*self._names, clock.monotonic() - began))
         return True
 
     def _claim(self, executor: Executor) -> None:

@@ -68,17 +68,21 @@ class Elector:
             raise Fenced(f"projection {self._projection!r} was taken over while it waited")
         return checkpoint
 
-    def rest(self, seconds: float, lease: Lease, waited: Callable[[float], None]) -> None:
-        """Waits with nothing but the lease; calls `waited` with each part of the wait.
+    def rest(self, until: float, lease: Lease, waited: Callable[[float], None]) -> None:
+        """Waits with nothing but the lease; now and then, calls `waited` with the seconds left.
 
         Ends early when asked to stop, or when an operator has changed something.
         """
-        while not self._stop.wait(part := min(seconds, self._limits.recheck_seconds)):
-            waited(part)
-            seconds -= part
+        clock, blocks_caller = self._context.clock, self._until is not None
+        while True:
+            part = self._limits.recheck_seconds
+            if clock.wait_until(until, self._stop, part_seconds=part, blocks_caller=blocks_caller):
+                return
+            left = until - clock.monotonic()
+            waited(left)
             if not lease.held:
                 raise Fenced(f"projection {self._projection!r} lost its lease")
-            if seconds <= 0:
+            if left <= 0:
                 return
             with closing(self._context.open_session()) as session:
                 now = self.still_ours(session)

@@ -60,7 +60,7 @@ class _Retry:
     """An event that is tried again after a wait."""
 
     event: RawEvent
-    seconds: float
+    until: float
 
 
 class Runner(Worker):
@@ -277,7 +277,7 @@ class Runner(Worker):
                     # Nothing is held while nothing can be done, but the lease.
                     session.close()
                     waited = partial(self._attempts.recovery.waited, blocked.event)
-                    self._elector.rest(blocked.seconds, lease, waited)
+                    self._elector.rest(blocked.until, lease, waited)
                     session = self._context.open_session()
                     checkpoint = self._elector.still_ours(session)
                     session.lead_on(checkpoint)
@@ -366,19 +366,20 @@ class Runner(Worker):
     # Waiting and failing
 
     def _block(self, leadership: Leadership, blocked: Blocked) -> _Retry | None:
-        step, event = blocked.step, blocked.event
+        step, event, clock = blocked.step, blocked.event, self._context.clock
         self._failures = 0
         if isinstance(step, GiveUp):
-            self._give_up_leading(fault_of(step.error, self._context.clock, event))
+            self._give_up_leading(fault_of(step.error, clock, event))
             return None
-        until = self._context.clock.now() + timedelta(seconds=step.seconds)
+        at = clock.monotonic() + step.seconds
         what = "a retry of" if step.reason == "retry" else "the circuit breaker, then"
+        until = clock.now() + timedelta(seconds=step.seconds)
         reason = f"{what} event {event.id} ({event.type!r}) at position {event.position}"
         attempts = self._attempts.recovery.history_of(event).last_attempts
         has_died = bool(attempts) and attempts[-1].error_type == ProcessDied.__name__
         leadership.session.note_wait(leadership.checkpoint, until, reason, keep_mark=has_died)
         self._elector.checkpoint = leadership.checkpoint
-        return _Retry(event, step.seconds)
+        return _Retry(event, at)
 
     def _give_up_leading(self, fault: Fault) -> None:
         """Ends with a fault, or raises Fenced: what misses a table that a reset has dropped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime
 from typing import Protocol
 
@@ -14,3 +15,12 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds that never go back."""
+
+    def wait_until(
+        self, moment: float, stop: threading.Event, *, part_seconds: float, blocks_caller: bool
+    ) -> bool:
+        """Waits until `monotonic()` shows a moment, or `stop` is set; returns whether it is.
+
+        `part_seconds`: after that time it returns anyway. `blocks_caller`: `catch_up` has not
+        returned, so that its caller can't move a test's clock.
+        """
