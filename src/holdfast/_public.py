@@ -43,6 +43,7 @@ from holdfast.runtime.store.queue_items import (
 )
 from holdfast.sql.journal.journal import Journal
 from holdfast.sql.operate.explain import Reason
+from holdfast.sql.operate.forward import Forward
 from holdfast.sql.operate.outbox import Outbox, OutboxReport, RelayStatus
 from holdfast.sql.operate.queue import Queue
 
@@ -63,6 +64,7 @@ __all__ = [
     "Failure",
     "Fatal",
     "Fenced",
+    "Forward",
     "HoldfastError",
     "Journal",
     "LastError",

@@ -113,15 +113,15 @@ class App(Operations):
         handler a fault, instead of passing it over. `policy` says what follows when an event fails,
         `poll` how the feed is read. `mask` keeps the text of errors out of the logs: True hides it,
         a function changes it. `source` says where the events come from, if not from the journal: a
-        `holdfast.kafka.KafkaSource`.
+        `holdfast.kafka.KafkaSource`. `start` says where a new projection begins on a journal that
+        has events: at the "start", with those that come from "now" on, after a position, or at a
+        time.
 
         `delivery="outbox"` applies events from the queue, where every append puts them: up to
         `concurrency` lanes at once in each process, for handlers that are slow. The other settings
-        are for that: a projection on a journal that has events gets them from the `start`, or only
-        those that come from `now` on; in `mode` "off" the queue fills and nobody works. With
-        `inline_seconds`, an append waits up to that long for its events to be applied at once, in
-        its own process, and says whether they were. What is done leaves the queue, after
-        `keep_seconds`.
+        are for that: in `mode` "off" the queue fills and nobody works. With `inline_seconds`, an
+        append waits up to that long for its events to be applied at once, in its own process, and
+        says whether they were. What is done leaves the queue, after `keep_seconds`.
 
         With `shards`, that many runners share the streams, in as many processes as there are: for a
         projection that one processor can't keep up with. It is what a projection begins with; the

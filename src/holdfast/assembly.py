@@ -125,7 +125,13 @@ class Assembly:
         def open_source(session: object) -> Source:
             assert isinstance(session, SqlSession)
             shares = len(self._catalog.names) > 1 or definition.shards > 1
-            return JournalSource(session, self._head_reader, shares=shares)
+            return JournalSource(
+                session,
+                self._head_reader,
+                shares=shares,
+                start=definition.start,
+                clock=self._clock,
+            )
 
         return RunnerContext(
             feed=definition.feed,

@@ -11,6 +11,7 @@ from holdfast.model.definition import Definition, Delivery, Foreign, Log, Mode, 
 from holdfast.model.event_types import EventTypes
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.model.sql_spec import check_versions
+from holdfast.model.start import Start, check_start
 from holdfast.runtime.run.foreign_source import ForeignSource
 
 
@@ -34,8 +35,8 @@ class ProjectionSettings(SinkSettings, total=False):
     """Makes an event type without a handler a fault, instead of passing it over."""
     delivery: Literal["log", "outbox"]
     """With "outbox", events are applied from the queue, where every append puts them."""
-    start: Literal["start", "now"]
-    """Whether an outbox on a journal that has events gets them, or only those that come."""
+    start: Start
+    """Where it begins on a journal that has events: at the start, now, a position or a time."""
     inline_seconds: float | None
     """How long an append waits for its events to be applied at once, in its own process."""
     shards: int
@@ -67,10 +68,13 @@ def delivery_of(settings: ProjectionSettings) -> Delivery:
             raise ConfigError(f"{name}= is for delivery='outbox'; say that too, or leave it out")
     settings = {**DEFAULTS, **settings}
     delivery, source, shards = settings["delivery"], settings["source"], settings["shards"]
+    check_start(settings["start"])
     if delivery not in ("log", "outbox"):
         raise ConfigError(f"delivery is {delivery!r}; it is 'log' or 'outbox'")
     if delivery == "outbox" and source is not None:
         raise ConfigError("delivery='outbox' is for the journal, and not for a source")
+    if source is not None and settings["start"] != "start":
+        raise ConfigError("start= is for the journal; say where to begin in the source: start=…")
     outbox = outbox_of(settings)
     if source is not None:
         return Foreign(source.foreign_feed())
@@ -95,6 +99,7 @@ def definition_of(
         strict=settings.get("strict", False),
         delivery=delivery,
         feed=JOURNAL if source is None else source.feed,
+        start=settings.get("start", "start"),
         **_only(settings, CommonSettings.__annotations__),
     )
     check_shards(definition, settings.get("shards", 1))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 
 from holdfast.assembly import Assembly
 from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted, WaitTimeout
 from holdfast.model.compile_projection import check_shards
 from holdfast.model.definition import Definition, Handle, Publish
+from holdfast.model.start import Target, check_target
 from holdfast.running import STOP_SECONDS
+from holdfast.runtime.run.foreign_source import ForeignSource
 from holdfast.runtime.shards.layout import ShardLayout
 from holdfast.runtime.shards.shard_worker import ShardWorker
 from holdfast.runtime.signals import Changed
@@ -20,6 +24,12 @@ from holdfast.sql.migrations import migrate
 from holdfast.sql.operate import clearing, lifecycle
 from holdfast.sql.operate import status as statuses
 from holdfast.sql.operate.explain import Reason, explain
+from holdfast.sql.operate.forward import (
+    Forward,
+    forward_foreign,
+    forward_journal,
+    preview_journal,
+)
 from holdfast.sql.process_name import process_name
 from holdfast.sql.store.audit import ChangedBy, read_audit
 
@@ -128,20 +138,39 @@ class Operations(Assembly):
         return position
 
     def forward(
-        self, projection: str | type, to: int, *, feed: str, by: str, note: str | None = None
-    ) -> None:
-        """Goes on from a later position of a partition; what is before it is never applied.
+        self,
+        projection: str | type,
+        to: Target,
+        *,
+        by: str,
+        feed: str | None = None,
+        note: str | None = None,
+        preview: bool = False,
+    ) -> list[Forward]:
+        """Goes on from a later place; events before it that were not tried are never applied.
 
-        For records that are gone, such as by retention. Streams that miss some of their versions
-        then come to a gap.
+        `to` is "now", a position, with whose next event to go on, or a time. What is parked or has
+        failed stays in the queue. On Kafka, `feed` is a partition, and `to` an offset; without
+        `feed`, "now" or a time moves all partitions. Streams that miss some of their versions then
+        come to a gap. With `preview`, nothing is changed. Returns what was passed.
         """
-        definition = self._catalog.find(projection)
+        check_target("to", to)
+        definition = self._catalog.find_projection(projection, "be moved forward")
+        change = self._changed(by, note)
         self._prepare()
         source = self._sources.get(definition.name)
-        if source is not None and to > (head := source.heads().get(feed, 0)):
-            raise ConfigError(f"{feed} ends at offset {head}, so nothing is gone up to {to}")
-        lifecycle.forward(self._database, definition, feed, to, self._changed(by, note))
-        self._tell(definition, "forward", by)
+        if source is not None:
+            targets = _targets(source, to, feed)
+            done = forward_foreign(self._database, definition, targets, None if preview else change)
+        elif feed is not None:
+            raise ConfigError(f"projection {definition.name!r} reads the journal: leave out feed")
+        elif preview:
+            return preview_journal(self._database, definition, to, change.at)
+        else:
+            done = forward_journal(self._database, definition, to, change)
+        if not preview:
+            self._tell(definition, "forward", by)
+        return done
 
     def reshard(
         self,
@@ -237,3 +266,18 @@ class Operations(Assembly):
                 with suppress(HoldfastError):
                     found |= {(name, feed): head for feed, head in source.heads().items()}
         return found
+
+
+def _targets(source: ForeignSource, to: Target, feed: str | None) -> Mapping[str, int]:
+    """The offset to go on with, of each partition."""
+    heads = source.heads()
+    if feed is not None and feed not in heads:
+        raise ConfigError(f"there is no partition {feed!r}; there are {', '.join(sorted(heads))}")
+    if isinstance(to, int):
+        if feed is None:
+            raise ConfigError("an offset is one of a partition; say which: feed='topic[partition]'")
+        if to > heads[feed]:
+            raise ConfigError(f"{feed} ends at offset {heads[feed]}, so nothing is gone up to {to}")
+        return {feed: to}
+    found = source.heads_at(to) if isinstance(to, datetime) else heads
+    return found if feed is None else {feed: found[feed]}

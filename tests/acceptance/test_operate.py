@@ -149,3 +149,27 @@ def test_depose_ends_the_leadership_of_a_frozen_process(any_place: Place) -> Non
 def test_depose_where_nobody_leads(any_place: Place) -> None:
     done = any_place.ok("depose", "bank:app", "ledger", "--yes", "--json").json
     assert done == {"projection": "ledger", "deposed": 0, "leaders": []}
+
+
+def test_forward_says_what_it_passes_and_asks(any_place: Place) -> None:
+    any_place.credit(1, 2)
+    run_to(any_place, 2).send(signal.SIGTERM).wait()
+    any_place.credit(3, 4)
+    args = ("forward", "bank:app", "ledger", "--note", "nobody needs them")
+    refused = any_place.run(*args, "--to", "now")
+    assert refused.code == 1
+    assert "'ledger' on" in refused.err
+    assert "from position 2 to 4, past 2 events. They are never applied." in refused.err
+    assert any_place.statuses()["ledger"]["position"] == 2
+    for wrong, message in (
+        ("soon", "neither now, nor a position, nor a time"),
+        ("2026-01-31T12:00", "needs a time zone"),
+    ):
+        assert message in any_place.run(*args, "--to", wrong, "--yes").err
+    assert "still to come" in any_place.run(*args, "--to", "2999-01-31T12:00Z", "--yes").error
+    assert "by is ''" in any_place.run(*args, "--to", "3", "--yes", "--by", "").error
+    done = any_place.ok(*args, "--to", "3", "--yes", "--by", "ann", "--json").json
+    moved = {"feed": "journal", "position_before": 2, "position": 3, "events": 1}
+    assert done == {"projection": "ledger", "events": 1, "feeds": [moved]}
+    changes = any_place.ok("audit", "bank:app", "--json").json["changes"]
+    assert [(change["action"], change["actor"]) for change in changes] == [("forward", "ann")]

@@ -1,6 +1,8 @@
 """Projections from Kafka, on a real broker: what was here before, what comes too early, poison."""
 
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import msgspec
@@ -9,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from holdfast import App, Backoff, Park, Policy, Projection, ProjectionFaulted, on
+from holdfast import App, Backoff, ConfigError, Park, Policy, Projection, ProjectionFaulted, on
 from holdfast.kafka import Decoded, Record
 from holdfast.runtime.store.queue_items import QueueSelection
 from tests.support.bank_topic import (
@@ -639,6 +641,37 @@ def test_a_new_projection_may_begin_at_the_end(
         ends = {f"{topic.name}[0]": 2, f"{topic.name}[1]": 1}
         wait_until(lambda: {s.feed: s.position for s in app.status()} == ends, 30, "the ends")
     assert balances(app) == {}
+
+
+def test_a_projection_begins_at_a_time_and_is_moved_to_the_end(
+    app: App, kafka_broker: str, kafka_topic: Make
+) -> None:
+    topic = Topic(kafka_broker, kafka_topic(partitions=2))
+    topic.credit("a", 1, partition=0)
+    topic.credit("b", 1, partition=1)
+    topic.flush()
+    time.sleep(0.01)  # Times of records are milliseconds.
+    start = datetime.now(UTC)
+    topic.credit("a", 2, partition=0)
+    topic.flush()
+    register(app, topic.source(start=start, first_version=None))
+    app.catch_up()
+    assert balances(app) == {"a": 1}
+    topic.credit("a", 3, partition=0)
+    topic.credit("a", 4, partition=0)
+    topic.credit("b", 2, partition=1)
+    topic.flush()
+    with pytest.raises(ConfigError, match="say which: feed="):
+        app.forward("balances", 4, by="ann")
+    with pytest.raises(ConfigError, match="there is no partition 'x'"):
+        app.forward("balances", 4, feed="x", by="ann")
+    passed = app.forward("balances", "now", by="ann", preview=True)
+    assert sorted(move.events for move in passed) == [1, 2]
+    assert app.forward("balances", "now", by="ann") == passed
+    topic.credit("b", 3, partition=1)
+    topic.flush()
+    app.catch_up()
+    assert balances(app) == {"a": 1, "b": 1}
 
 
 def test_records_that_are_gone_are_a_fault_until_a_person_goes_on(

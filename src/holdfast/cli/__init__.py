@@ -40,7 +40,10 @@ COMMANDS = {
         "operate.explain",
         "Say why a projection does not advance, and what to do about it.",
     ),
-    "forward": ("operate.checkpoint", "Move a projection to a later offset of a Kafka partition."),
+    "forward": (
+        "operate.checkpoint",
+        "Move a projection forward, past events that it will never apply.",
+    ),
     "journal": ("journal", "Append, show, export and import events of the journal."),
     "migrate": ("operate.migrate", "Create or update holdfast's own tables."),
     "outbox": ("outbox", "Show and change how outbox projections are delivered."),

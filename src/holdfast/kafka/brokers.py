@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from threading import Lock
 from typing import Any
 
@@ -59,10 +61,19 @@ class Brokers:
             raise failure(metadata.error, f"the brokers can't say whether topic {topic!r} exists")
         return metadata.error is None and number in metadata.partitions
 
-    def ends(self, topics: Sequence[str]) -> dict[Partition, int]:
-        """The next offset of each partition of these topics."""
+    def ends(self, topics: Sequence[str], at: datetime | None = None) -> dict[Partition, int]:
+        """The next offset of each partition of these topics, now or at a time."""
         known = [(t, n) for t in topics for n in self.partitions(t, HEAD_SECONDS)]
-        asked = {TopicPartition(*partition): _latest() for partition in known}
+        found = self._offsets(known, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        if at is not None:
+            milliseconds = math.floor(at.timestamp() * 1000)
+            # Where no record is that late, there is no offset.
+            since = self._offsets(known, OffsetSpec.for_timestamp(milliseconds))
+            found |= {partition: offset for partition, offset in since.items() if offset >= 0}
+        return found
+
+    def _offsets(self, known: Sequence[tuple[str, int]], which: OffsetSpec) -> dict[Partition, int]:
+        asked = {TopicPartition(*partition): which for partition in known}
         futures = self._clients.admin().list_offsets(asked, request_timeout=HEAD_SECONDS)
         try:
             return {
@@ -125,8 +136,3 @@ class Brokers:
         except KafkaException as error:
             where = self._clients.bootstrap
             raise failure(error_of(error), f"the brokers at {where} can't be asked") from error
-
-
-def _latest() -> OffsetSpec:
-    spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    return spec

@@ -109,9 +109,9 @@ class PartitionSource:
         versions = self._session.foreign_versions
         low, high = self._watermarks()
         origin = self._subscription.brokers.topic_id(self.partition.topic)
-        if self._subscription.start == "latest":
+        if self._subscription.start != "earliest":
             # All partitions at once: one that is added later is read from its beginning.
-            versions.begin_feeds(checkpoint.projection, self._subscription.ends())
+            versions.begin_feeds(checkpoint.projection, self._subscription.starts())
             checkpoint = self._session.open_checkpoint(checkpoint.projection, checkpoint.feed)
         known, checkpoint = versions.begin_feed(checkpoint, origin, low)
         self._projection = checkpoint.projection

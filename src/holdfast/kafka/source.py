@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, cast
 
 from holdfast.errors import ConfigError, StoreUnavailable
@@ -26,6 +27,7 @@ from holdfast.model.failure import WorkerLost, is_transient
 from holdfast.model.foreign_feed import NOTHING, UNDECODABLE, ForeignFeed
 from holdfast.model.policy import Park, Policy
 from holdfast.model.projection import Projection
+from holdfast.model.start import check_target
 from holdfast.runtime.run.foreign_source import ForeignDeadLetter
 from holdfast.runtime.run.worker import RunnerContext, Worker
 
@@ -50,8 +52,8 @@ class KafkaSource:
 
     A tombstone, a record without a value, is passed over; with `tombstones`, it is an event of that
     type, outside of the versions. `dead_letters` is a topic to which dead events are copied.
-    `start` is where a new projection begins: with the `earliest` record of the topic, or after the
-    `latest`. `settings` are for the client itself (TLS, SASL, limits).
+    `start` is where a new projection begins: with the `earliest` record of the topic, after the
+    `latest`, or at a time. `settings` are for the client itself (TLS, SASL, limits).
     """
 
     def __init__(
@@ -149,6 +151,10 @@ class KafkaSource:
         ends = self._subscription.brokers.ends_or_fail_fast(self.topics)
         return {partition.feed: end for partition, end in ends.items()}
 
+    def heads_at(self, at: datetime) -> dict[str, int]:
+        ends = self._subscription.brokers.ends(self.topics, at)
+        return {partition.feed: end for partition, end in ends.items()}
+
     def worker(self, definition: Definition, context: RunnerContext, *, catches_up: bool) -> Worker:
         """The worker that runs a projection on these topics."""
         return KafkaWorker(definition, context, self._subscription, catches_up=catches_up)
@@ -161,17 +167,19 @@ class KafkaSource:
         for name in ("bootstrap", "group"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be a text")
-        if self.start not in ("earliest", "latest"):
-            raise ConfigError(f"start is {self.start!r}; it is 'earliest' or 'latest'")
+        if isinstance(self.start, datetime):
+            check_target("start", self.start)
+        elif self.start not in ("earliest", "latest"):
+            raise ConfigError(f"start is {self.start!r}; it is 'earliest' or 'latest', or a time")
         if not isinstance(self.contiguous, bool):
             raise ConfigError(f"contiguous is {self.contiguous!r}; it is True or False")
         first = self.first_version
         if first is not None and (type(first) is not int or first < 0):
             raise ConfigError(f"first_version is {first!r}; it is a number, 0 or more, or None")
-        if self.start == "latest" and self.contiguous and first is not None:
+        if self.start != "earliest" and self.contiguous and first is not None:
             raise ConfigError(
-                "start='latest' sees streams in the middle: say first_version=None as well, or "
-                "contiguous=False"
+                f"start={self.start!r} sees streams in the middle: say first_version=None as "
+                "well, or contiguous=False"
             )
         for name in ("tombstones", "dead_letters"):
             value = getattr(self, name)

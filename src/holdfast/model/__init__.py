@@ -4,6 +4,7 @@ event               events: appended, stored, and as a handler gets them
 projection          the base classes of projections, and @on
 policy              the decision that follows a failure
 backoff             the number of attempts, and the pauses between them
+start               where a projection begins
 poll                how a feed is read
 failure             a failed attempt, and whether its error is transient
 definition          a projection, checked and compiled

@@ -45,6 +45,7 @@ from holdfast.model.row_type import (
     table_of,
 )
 from holdfast.model.sql_spec import SqlSpec, compile_sql
+from holdfast.model.start import Start
 
 
 class CommonSettings(TypedDict, total=False):
@@ -67,6 +68,7 @@ def compile_projection(
     strict: bool = False,
     delivery: Delivery | None = None,
     feed: str = JOURNAL,
+    start: Start = "start",
     **settings: Unpack[CommonSettings],
 ) -> Definition:
     """Compiles a projection class, or raises ConfigError."""
@@ -105,6 +107,7 @@ def compile_projection(
         policy=policy,
         policies=_policies(policy, types),
         mask=_mask(mask, where),
+        start=start,
     )
     _check_kind(definition, where)
     check_shards(definition, definition.shards)

@@ -20,6 +20,7 @@ from holdfast.model.poll import Poll
 from holdfast.model.projection import Handler, Projection, Publisher, TableProjection
 from holdfast.model.row_type import TableSpec, lane_text
 from holdfast.model.sql_spec import SqlSpec
+from holdfast.model.start import Start
 
 Mode = Literal["live", "shadow", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -69,15 +70,13 @@ class Log:
 class Outbox:
     """Relays take events from the queue, where each append puts them.
 
-    `concurrency`: maximum of lanes that a process works on at once. `start`: whether a new
-    projection gets the journal's earlier events too. `inline_seconds`: maximum time that an append
-    waits until its events are applied in its own process. `keep_seconds`: time for which an applied
-    event stays in the queue.
+    `concurrency`: maximum of lanes that a process works on at once. `inline_seconds`: maximum time
+    that an append waits until its events are applied in its own process. `keep_seconds`: time for
+    which an applied event stays in the queue.
     """
 
     concurrency: int = 8
     mode: Mode = "live"
-    start: Literal["start", "now"] = "start"
     inline_seconds: float | None = None
     keep_seconds: float = 0.0
 
@@ -88,8 +87,6 @@ class Outbox:
             )
         if self.mode not in MODES:
             raise ConfigError(f"mode is {self.mode!r}; it is one of {', '.join(MODES)}")
-        if self.start not in ("start", "now"):
-            raise ConfigError(f"start is {self.start!r}; it is 'start' or 'now'")
         if self.inline_seconds is not None and not self.inline_seconds > 0:
             raise ConfigError(f"inline_seconds is {self.inline_seconds!r}; it must be more than 0")
         if not self.keep_seconds >= 0:
@@ -122,6 +119,7 @@ class Definition:
     policy: Policy = field(default_factory=Policy)
     policies: Mapping[str, Policy] = field(default_factory=dict)
     mask: Callable[[str], str] | None = None
+    start: Start = "start"
 
     def policy_of(self, event_type: str) -> Policy:
         """The policy for an event type."""

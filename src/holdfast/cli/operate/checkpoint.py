@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 import click
@@ -10,7 +12,9 @@ from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.confirm import confirm
 from holdfast.cli.options import by_option, confirmed_change_options, json_option, yes_option
-from holdfast.cli.output import print_result
+from holdfast.cli.output import plural, print_result
+from holdfast.model.feed_names import JOURNAL
+from holdfast.model.start import Target
 
 FIRST_SKIP = "first-skip"
 
@@ -31,7 +35,7 @@ def reset(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) -> 
     left = app.tables_left(projection)
     text = (
         f"This clears on {app.url}: {what}; and sets the checkpoint of {projection!r} from "
-        f"position {before:,} back to 0."
+        f"position {before:,} back to its start."
     )
     if left:
         text += (
@@ -97,39 +101,79 @@ def rewind(
     print_result(text, as_json, projection=projection, position=position, position_before=before)
 
 
+def _place(_ctx: click.Context, _param: click.Parameter, value: str) -> Target:
+    """now, a position, or a time."""
+    if value == "now":
+        return "now"
+    if value.isdecimal():
+        return int(value)
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is neither now, nor a position, nor a time.") from None
+    if at.tzinfo is None:
+        raise click.BadParameter(f"{value!r} needs a time zone, as in 2026-01-31T12:00:00Z.")
+    return at
+
+
 @click.command()
 @takes_app("PROJECTION")
-@click.option("--feed", required=True, metavar="NAME", help="The partition, as in orders[3].")
 @click.option(
     "--to",
     required=True,
-    type=click.IntRange(min=1),
-    metavar="OFFSET",
-    help="The offset to go on with. Records before it are lost.",
+    callback=_place,
+    metavar="now|POSITION|TIME",
+    help="Go on with the event after this position (on Kafka: with this offset), or with the first "
+    "one of this time, as in 2026-01-31T12:00:00Z.",
+)
+@click.option(
+    "--feed",
+    metavar="NAME",
+    help="A partition of Kafka, as in orders[3]. Without it, now and TIME move all partitions.",
 )
 @by_option
-@click.option("--note", required=True, metavar="TEXT", help="Why they may be lost.")
+@click.option("--note", required=True, metavar="TEXT", help="Why events may be passed.")
 @yes_option
 @json_option
 def forward(
-    app: App, projection: str, *, feed: str, to: int, yes: bool, as_json: bool, **audit: Any
+    app: App,
+    projection: str,
+    *,
+    to: Target,
+    feed: str | None,
+    yes: bool,
+    as_json: bool,
+    **audit: Any,
 ) -> None:
-    """Move a projection to a later offset of a Kafka partition.
+    """Move a projection forward, past events that it will never apply.
 
-    For records that are gone, such as by retention: what lies between is never applied. A worker
-    that runs the projection goes on from there at once. One that has stopped must be started
-    again.
+    For a backlog that nobody needs any more, and for records of Kafka that are gone. Events that
+    are parked or have failed stay in the queue. The command says how many events are passed before
+    it asks. A worker that runs the projection goes on from there at once. One that has stopped must
+    be started again.
     """
-    before = _position(app, projection, feed=feed)
-    confirm(
-        f"This takes {projection!r} on {app.url} from offset {before:,} of {feed} to {to:,}; what "
-        "is between is lost.",
-        yes=yes,
+    plan = app.forward(projection, to, feed=feed, preview=True, **audit)
+    steps = "; ".join(
+        f"{f'{move.feed} ' if len(plan) > 1 or feed else ''}from position "
+        f"{move.position_before:,} to {move.position:,}, past {plural(move.events, 'event')}"
+        for move in plan
     )
-    app.forward(projection, to, feed=feed, **audit)
-    text = f"{projection} is at offset {to:,} of {feed}, and goes on from there"
-    places = {"feed": feed, "position": to, "position_before": before}
-    print_result(text, as_json, projection=projection, **places)
+    confirm(
+        f"This takes {projection!r} on {app.url} forward: {steps}. They are never applied.", yes=yes
+    )
+    # What was shown is done, also where the end has moved on meanwhile.
+    is_foreign = app.feed_of(projection) != JOURNAL
+    moved = [
+        done
+        for move in (plan if is_foreign else plan[:1])
+        for done in app.forward(
+            projection, move.position, feed=move.feed if is_foreign else None, **audit
+        )
+    ]
+    events = (sum if is_foreign else max)(move.events for move in moved)
+    text = f"{projection} has passed {plural(events, 'event')}, and goes on behind them"
+    feeds = [asdict(move) for move in moved]
+    print_result(text, as_json, projection=projection, events=events, feeds=feeds)
 
 
 def _position(app: App, projection: str, *, feed: str | None = None) -> int:

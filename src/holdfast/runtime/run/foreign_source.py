@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from holdfast.model.definition import Definition
@@ -51,3 +52,6 @@ class ForeignSource(Protocol):
 
     def heads(self) -> Mapping[str, int]:
         """Where each feed ends; raises StoreUnavailable if that can't be had quickly."""
+
+    def heads_at(self, at: datetime) -> Mapping[str, int]:
+        """Where each feed ended at a time, by the times of its events."""

@@ -6,12 +6,16 @@ import time
 from dataclasses import replace
 
 from holdfast.errors import StoreUnavailable
+from holdfast.model.start import Start
 from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
 from holdfast.sql.journal.positions import check_checkpoint, check_drawn, check_end
+from holdfast.sql.store.checkpoints import fenced, of
 from holdfast.sql.store.head_reader import HeadReader, HeadSnapshot
 from holdfast.sql.store.session import SqlSession
+from holdfast.sql.store.start import decide_start
 
 REST_SECONDS = 10.0
 """Time without an event after which a runner lets go of its connection."""
@@ -24,8 +28,20 @@ class JournalSource:
     process share. A wake-up is news: then the journal is read at once.
     """
 
-    def __init__(self, session: SqlSession, head_reader: HeadReader, *, shares: bool) -> None:
-        """`shares`: other runners of the process follow the journal too."""
+    def __init__(
+        self,
+        session: SqlSession,
+        head_reader: HeadReader,
+        *,
+        shares: bool,
+        start: Start = "start",
+        clock: Clock | None = None,
+    ) -> None:
+        """`shares`: other runners of the process follow the journal too.
+
+        A `start` other than "start" needs the clock.
+        """
+        self._start, self._clock = start, clock
         self._session, self._head_reader, self._shares = session, head_reader, shares
         self._wake = session.database.wake
         self._heard = self._read_at = self._wake.count
@@ -74,10 +90,28 @@ class JournalSource:
 
     def check(self, checkpoint: Checkpoint) -> Checkpoint:
         self.forget()
+        if self._start != "start":
+            checkpoint = self._begin(checkpoint)
         check_drawn(self._session.connection)
         check_checkpoint(self._session.connection, checkpoint)
         self._checkpoint = checkpoint
         return checkpoint
+
+    def _begin(self, checkpoint: Checkpoint) -> Checkpoint:
+        """A projection that has passed nothing yet goes to where it begins."""
+        assert self._clock is not None
+        connection, position = self._session.connection, checkpoint.position
+        with connection.transaction():
+            begins_at = decide_start(
+                connection, of(checkpoint), self._start, now=self._clock.now(), position=position
+            )
+            if position or not begins_at:
+                return checkpoint
+            whose = {"id": checkpoint.id, "epoch": checkpoint.epoch}
+            rows = connection.run("begin_at", {**whose, "position": begins_at})
+        if not rows:
+            raise fenced(checkpoint)
+        return Checkpoint(*rows[0])
 
     def verify(self) -> None:
         """The journal never becomes another one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.model.definition import Definition, Fold, Log, Outbox
 from holdfast.model.feed_names import shard_feeds
-from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.operate.clearing import call_clear
 from holdfast.sql.outbox.registration import add_types, publish
@@ -13,6 +12,7 @@ from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import revoke_claims
 from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.store.shard_layouts import admit, feeds_of, reset_layout
+from holdfast.sql.store.start import restart
 from holdfast.sql.store.tables import clear_tables
 
 
@@ -29,6 +29,7 @@ def reset(database: Database, definition: Definition, change: ChangedBy) -> list
         with attempt as connection:
             reset_layout(connection, definition)
             connection.run("reset_checkpoint", name)
+            restart(connection, definition, feeds_of(connection, definition))
             connection.run("shorten_lock_timeout")
             # An append may commit in between: its lane is recounted, under a lock.
             connection.run("reset_lanes", name)
@@ -127,31 +128,6 @@ def resume(database: Database, projection: str, change: ChangedBy) -> bool:
                 change.write(connection, "resume", projection, {})
     database.announce()
     return bool(resumed)
-
-
-def forward(
-    database: Database, definition: Definition, feed: str, to: int, change: ChangedBy
-) -> None:
-    """Goes on from a later position of a feed that others write; what is between is lost."""
-    name = definition.name
-    if definition.foreign is None:
-        raise ConfigError(
-            f"projection {name!r} can't be taken forward: nothing of the journal is ever missing. "
-            "To go on without an event, park and resolve it: holdfast queue add"
-        )
-    names = {"projection": name, "feed": feed}
-    for attempt in operator_transactions(database):
-        with attempt as connection:
-            rows = connection.run("read_checkpoint", names)
-            if not rows:
-                raise HoldfastError(f"projection {name!r} has never run on feed {feed!r}")
-            before = Checkpoint(*rows[0]).position
-            if not connection.run("forward", {**names, "position": to}):
-                raise HoldfastError(
-                    f"projection {name!r} is at position {before} of {feed}, and not before {to}"
-                )
-            change.write(connection, "forward", name, {"feed": feed, "from": before, "to": to})
-    database.announce()
 
 
 def rewind(database: Database, definition: Definition, to: int | None, change: ChangedBy) -> int:

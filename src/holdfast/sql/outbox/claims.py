@@ -18,6 +18,7 @@ from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, OutboxState, Rel
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import ParkedEvent, QueueItem
 from holdfast.sql.database import Connection
+from holdfast.sql.outbox.registration import begin_backfill
 from holdfast.sql.store.lane_rows import waiting
 from holdfast.sql.store.queue_rows import parked_event
 from holdfast.sql.store.session import needs_reset
@@ -68,7 +69,7 @@ class SqlClaims:
         assert isinstance(definition.delivery, Outbox)
         self._session, self._clock = session, clock
         self._whose = {"projection": definition.name, "feed": definition.feed}
-        self._keep_seconds = definition.delivery.keep_seconds
+        self._definition, self._keep_seconds = definition, definition.delivery.keep_seconds
         self._hasten_at = 0.0
 
     @property
@@ -92,6 +93,9 @@ class SqlClaims:
                 raise needs_reset(self._whose["projection"])
 
     def backfill(self) -> int:
+        if self._definition.start not in ("start", "now"):
+            with self._connection.transaction():
+                begin_backfill(self._connection, self._definition, self._clock.now())
         _, until, after, *_ = self._connection.run("read_outbox", self._whose)[0]
         if until is None or after >= until:
             return 0

@@ -10,12 +10,16 @@ last position that was drawn. An event that comes both ways is in the queue once
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
+
 from holdfast.errors import ConfigError, LayoutChanged
 from holdfast.model.definition import Definition, Outbox
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.model.projection import CATCH_ALL
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.store.shard_layouts import admit
+from holdfast.sql.store.start import decide_start
 
 _KINDS = {JOURNAL: "a projection", MESSAGES: "a sink"}
 
@@ -51,9 +55,8 @@ def register(database: Database, definition: Definition) -> None:
             # Fences a runner that leads it by the log, and counts the parked events.
             connection.run("begin_relay", whose)
             connection.run("recount_lanes", whose)
-        if is_new and definition.delivery.start == "now":
-            end = connection.settled_end()
-            connection.run("move_backfill", {**whose, "after": 0, "through": end})
+        if is_new and definition.start in ("start", "now"):
+            begin_backfill(connection, definition)
         add_types(connection, definition)
         connection.run("record_registration")
     with database.writing() as connection:
@@ -62,6 +65,34 @@ def register(database: Database, definition: Definition) -> None:
         # Messages that were sent before are not stored.
         until = 0 if definition.feed == MESSAGES else connection.run("last_drawn")[0][0]
         connection.run("set_backfill", {**whose, "until": until})
+
+
+def begin_backfill(
+    connection: Connection, definition: Definition, now: datetime | None = None
+) -> None:
+    """Moves a projection to where it begins, unless that was decided; in the open transaction.
+
+    "now" is when it is registered. A position or a time is found when a worker runs it: one that is
+    still to come must not keep anybody from appending.
+    """
+    if definition.feed == MESSAGES:
+        return
+    whose = {"projection": definition.name, "feed": definition.feed}
+    _, _, position, *_ = connection.run("read_outbox", whose)[0]
+    begins_at = decide_start(connection, whose, definition.start, now=now, position=position)
+    if not position and begins_at:
+        connection.run("pass_position", {**whose, "position": begins_at})
+        pass_queued(connection, whose, begins_at)
+
+
+def pass_queued(connection: Connection, whose: Mapping[str, str], position: int) -> int:
+    """Takes events up to a position out of the queue that nobody has tried; returns how many."""
+    removed = connection.run("delete_untried", {**whose, "position": position})
+    if removed:
+        connection.run("lock_all_lanes", whose)
+        connection.run("recount_lanes", whose)
+        connection.run("open_empty_lanes", whose)
+    return len(removed)
 
 
 def _refuse_shards(connection: Connection, definition: Definition) -> None:

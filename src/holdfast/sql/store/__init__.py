@@ -10,6 +10,7 @@ tables                the tables of projections
 sql_ranges            the statements of a SqlProjection
 head_reader           shared reads at the head of the journal
 shard_layouts         the number of shards, and changes of it
+start                 where a projection of the journal begins
 operator_transaction  operators' changes, tried again after conflicts
 audit                 the record of operators' changes
 """

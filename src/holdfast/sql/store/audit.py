@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from holdfast.errors import ConfigError
 from holdfast.runtime.store.queue_items import AuditRow
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.values import as_json, struct_of
@@ -19,6 +20,10 @@ class ChangedBy:
     by: str
     at: datetime
     note: str | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.by, str) and self.by.strip()):
+            raise ConfigError(f"by is {self.by!r}; the audit needs the name of who changes it")
 
     def write(
         self, connection: Connection, action: str, projection: str, subject: Mapping[str, Any]

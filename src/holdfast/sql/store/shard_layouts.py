@@ -141,6 +141,14 @@ def feeds_of(connection: Connection, definition: Definition) -> list[str]:
     return _lock(connection, definition.name, definition.shards).feeds
 
 
+def known_feeds(connection: Connection, definition: Definition) -> list[str]:
+    """The same, without a lock, and without recording how many shards a new projection has."""
+    if not isinstance(definition.delivery, Log):
+        return [definition.feed]
+    rows = connection.run("read_layout", {"projection": definition.name})
+    return ShardLayout(*rows[0]).feeds if rows else shard_feeds(definition.shards)
+
+
 def _lock(connection: Connection, projection: str, shards: int) -> ShardLayout:
     """The layout, locked until the transaction ends; a new projection gets this many shards."""
     name = {"projection": projection}

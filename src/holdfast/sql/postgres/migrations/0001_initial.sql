@@ -55,12 +55,13 @@ CREATE TABLE holdfast_checkpoint (
 ) WITH (fillfactor = 50);
 
 -- How many shards each projection has. While that is changed: how many it will have, and the position up
--- to which the present ones go before.
+-- to which the present ones go before. start_position: where it has begun, if the code says that.
 CREATE TABLE holdfast_layout (
-    projection  text PRIMARY KEY,
-    shards      integer NOT NULL,
-    next_shards integer,
-    barrier     bigint
+    projection     text PRIMARY KEY,
+    shards         integer NOT NULL,
+    next_shards    integer,
+    barrier        bigint,
+    start_position bigint
 );
 
 -- The tables that projections own, and the definition their rows were written under.

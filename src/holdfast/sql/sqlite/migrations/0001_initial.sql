@@ -55,12 +55,13 @@ CREATE TABLE holdfast_checkpoint (
 );
 
 -- How many shards each projection has. While that is changed: how many it will have, and the position up
--- to which the present ones go before.
+-- to which the present ones go before. start_position: where it has begun, if the code says that.
 CREATE TABLE holdfast_layout (
-    projection  TEXT PRIMARY KEY,
-    shards      INTEGER NOT NULL,
-    next_shards INTEGER,
-    barrier     INTEGER
+    projection     TEXT PRIMARY KEY,
+    shards         INTEGER NOT NULL,
+    next_shards    INTEGER,
+    barrier        INTEGER,
+    start_position INTEGER
 );
 
 -- The tables that projections own, and the definition their rows were written under.
