@@ -27,6 +27,7 @@ from holdfast.runtime.outbox.inline import Inline
 from holdfast.runtime.outbox.relay import Relay
 from holdfast.runtime.outbox.replay import replay
 from holdfast.runtime.run.foreign_source import ForeignSource
+from holdfast.runtime.run.hooks import Hooks
 from holdfast.runtime.run.runner import Runner
 from holdfast.runtime.run.supervisor import Supervisor
 from holdfast.runtime.run.worker import RunnerContext, Worker
@@ -79,6 +80,7 @@ class Assembly:
     def _begin_process(self) -> None:
         """Makes what belongs to one process; also called in the child of a fork."""
         self._preparing = threading.Lock()
+        self._hooks: dict[str, Hooks] = {}
         self._progress = WakeSignal()
         self._head_reader = HeadReader(self._database)
         self._inline = Inline(self._relay, self._open_session, wake=self._database.announce)
@@ -142,6 +144,7 @@ class Assembly:
             clock=self._clock,
             signals=self._signals,
             wake=self._database.wake,
+            hooks=self._hooks.setdefault(definition.name, Hooks(definition.kind.projection)),
             limits=self._limits,
         )
 
@@ -192,16 +195,19 @@ class Assembly:
         definition = self._catalog.find(item.projection)
         self._refuse_handlers("replay items")
         relay = self._relay(definition)
-        relay.prepare()
         token = f"replay-{uuid4().hex}"
-        with closing(self._open_session()) as session, closing(Invoker()) as invoker:
-            for attempt in operator_transactions(self._database):
-                with attempt as connection:
-                    transaction = OpenTransaction(connection)
-                    claims = SqlClaims(transaction, definition, clock=self._clock)
-                    taken = claims.claim_item(token, item)
-                    change.write(connection, "replay", item.projection, {"items": [item.id]})
-            replay(relay, token, taken, session, invoker)
+        try:
+            relay.prepare()
+            with closing(self._open_session()) as session, closing(Invoker()) as invoker:
+                for attempt in operator_transactions(self._database):
+                    with attempt as connection:
+                        transaction = OpenTransaction(connection)
+                        claims = SqlClaims(transaction, definition, clock=self._clock)
+                        taken = claims.claim_item(token, item)
+                        change.write(connection, "replay", item.projection, {"items": [item.id]})
+                replay(relay, token, taken, session, invoker)
+        finally:
+            relay.leave()
 
     def _lane_of(self, projection: str, event: RawEvent) -> str:
         return lane_of(self._catalog.find(projection), self.events, event)

@@ -33,6 +33,7 @@ TEXTS: dict[type, tuple[int, str]] = {
     signals.Drained: (logging.INFO, "lane drained"),
     signals.Recovered: (logging.INFO, "event applied after failures"),
     signals.CallbackFailed: (logging.ERROR, "callback failed after the commit"),
+    signals.HookFailed: (logging.ERROR, "stopped() of the projection failed"),
     signals.Paused: (logging.INFO, "projection paused"),
     signals.Resumed: (logging.INFO, "projection resumed"),
     signals.Changed: (logging.INFO, "projection changed"),

@@ -59,6 +59,7 @@ SIGNALS: list[tuple[Signal, dict[Metric, float]]] = [
     ),
     (signals.Recovered("p", "f", 4, 2), {}),
     (signals.CallbackFailed("p", "f", "ValueError", "no"), {}),
+    (signals.HookFailed("p", "f", "ValueError", "no"), {}),
     (signals.Paused("p", "f", "anna"), {}),
     (signals.Resumed("p", "f"), {}),
     (signals.Faulted("p", "f", FAULT), {catalogue.FAULTS: 1}),

@@ -63,6 +63,7 @@ def _values(signal: Signal) -> Iterator[tuple[Metric, float]]:
             | signals.Queued()
             | signals.Recovered()
             | signals.CallbackFailed()
+            | signals.HookFailed()
             | signals.Paused()
             | signals.Resumed()
             | signals.Changed()

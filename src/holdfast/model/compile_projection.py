@@ -35,6 +35,7 @@ from holdfast.model.projection import (
     SqlProjection,
     TableProjection,
     handled_types,
+    hook_of,
 )
 from holdfast.model.row_type import (
     CHANGES_COLUMN,
@@ -89,6 +90,7 @@ def compile_projection(
         raise ConfigError(f"{where}: {cls.__qualname__}() failed: {error}") from error
     sql = compile_sql(instance, where, types) if isinstance(instance, SqlProjection) else None
     handlers, catch_all = _handlers(instance, where, types, sql)
+    _check_hooks(instance, where)
     tables = _tables(
         instance, name, where, delivery.feed if isinstance(delivery, Foreign) else None
     )
@@ -298,6 +300,25 @@ def _check_arguments(
         inspect.signature(function).bind(None, None, None)
     except TypeError as error:
         raise ConfigError(f"{where} must take {wanted}: {error}") from error
+
+
+def _check_hooks(instance: Projection | TableProjection[Any], where: str) -> None:
+    for name in ("started", "stopped"):
+        hook = hook_of(instance, name)
+        if hook is None:
+            continue
+        try:
+            inspect.signature(hook).bind()
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{where}: {name}() is called without arguments when a worker has {name}; give "
+                f"this one another name, or let it take nothing but self: {error}"
+            ) from error
+        if inspect.iscoroutinefunction(hook):
+            raise ConfigError(
+                f"{where}: {name}() can't be async def, because each worker has an event loop of "
+                "its own; open async clients in the handlers"
+            )
 
 
 def _tables(

@@ -76,6 +76,9 @@ class Projection:
     `tables` maps the name of each table that the projection owns to its DDL in the database's
     dialect, or to a dataclass as in TableProjection. Tables are created before the first event, and
     emptied by `holdfast reset`. A handler is `@on(…) def name(self, event, tx)`, or `async def`.
+
+    `started(self)` and `stopped(self)`, if there are such methods, open and close clients that the
+    handlers use: they are called in each process before the first event and after the last.
     """
 
     tables: ClassVar[Mapping[str, str | type]] = {}
@@ -146,7 +149,7 @@ class TableProjection(Generic[R]):
 
     A handler is `@on(…) def name(self, row, event)`, or `async def`. It changes the row in place,
     returns another row with the same key, or returns DELETE. A new row has its key, and defaults in
-    the other fields.
+    the other fields. `started(self)` and `stopped(self)` are as in Projection.
     """
 
     key_fields: ClassVar[tuple[str, ...]] = ()
@@ -188,3 +191,9 @@ def handled_types(function: Any) -> tuple[type | str, ...]:
         function, "__holdfast_on__", getattr(inner, "__holdfast_on__", ())
     )
     return types
+
+
+def hook_of(projection: object, name: str) -> Callable[[], Any] | None:
+    """The method `started` or `stopped` of a projection, unless it is a handler."""
+    found: Callable[[], Any] | None = getattr(projection, name, None)
+    return None if found is None or handled_types(found) else found

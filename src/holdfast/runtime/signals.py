@@ -185,6 +185,14 @@ class CallbackFailed(_ProjectionSignal):
 
 
 @dataclass(frozen=True, slots=True)
+class HookFailed(_ProjectionSignal):
+    """`stopped()` of the projection failed. The worker has ended all the same."""
+
+    error_type: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Paused(_ProjectionSignal):
     """An operator has paused the projection; the runner holds its lease and waits."""
 
@@ -231,6 +239,7 @@ Signal = (
     | Drained
     | Recovered
     | CallbackFailed
+    | HookFailed
     | Paused
     | Resumed
     | Changed

@@ -141,6 +141,7 @@ class _Target:
             _, session, invoker = self._idle.pop()
             invoker.close()
             session.close()
+        self._relay.leave()
 
     def _open(self) -> tuple[Executor, Session, Invoker]:
         session, invoker = self._open_session(), Invoker()

@@ -77,6 +77,12 @@ class Relay(Worker):
 
     def run(self) -> None:
         """Blocks until the relay ends; afterwards `fault` says if something is wrong."""
+        try:
+            self._run()
+        finally:
+            self.leave()
+
+    def _run(self) -> None:
         if not self._wait_until_prepared():
             return
         self._emit(Started(*self._names, 0, 0))
@@ -99,6 +105,7 @@ class Relay(Worker):
 
     def prepare(self) -> bool:
         """Makes the tables, and puts older events into the queue; one process at a time does."""
+        self.use()
         with closing(self._context.open_session()) as session:
             checkpoint = session.open_checkpoint(*self._names)
             lease = self._context.leases.acquire(checkpoint)

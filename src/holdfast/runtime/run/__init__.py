@@ -4,6 +4,7 @@ runner          one projection on one feed: the loop
 batch_reader    batches of a feed, bounded in memory
 elector         the way to leadership, and its end
 worker          what all workers share: context, back-off, fault
+hooks           started() and stopped() of a projection
 supervisor      workers, a thread each
 foreign_source  the source of a feed that another system writes
 """

@@ -15,7 +15,7 @@ from exactly what is committed.
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -90,7 +90,8 @@ class Runner(Worker):
 
     def run(self) -> None:
         """Blocks until the runner ends; afterwards `fault` says if something is wrong."""
-        with closing(self._invoker):
+        with closing(self._invoker), ExitStack() as end:
+            end.callback(self.leave)
             while self._goes_on and not self.is_retired:
                 try:
                     self._stand_by_and_lead()
@@ -304,6 +305,7 @@ class Runner(Worker):
         leadership = self._leadership = self._new_leadership(session, checkpoint, lease)
         try:
             session.prepare(self.definition)
+            self.use()
             self._lead(leadership)
         except Blocked as blocked:
             return self._block(leadership, blocked)

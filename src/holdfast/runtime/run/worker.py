@@ -13,14 +13,17 @@ from holdfast.errors import HoldfastError, ProjectionFaulted, StoreUnavailable
 from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
+from holdfast.model.failure import is_transient
 from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.failure.attempts import Attempts
 from holdfast.runtime.failure.recovery import PolicyState, Recovery
 from holdfast.runtime.limits import LIMITS, RuntimeLimits
+from holdfast.runtime.run.hooks import Hooks
 from holdfast.runtime.signals import (
     LANE_SIGNALS,
     Failed,
     Faulted,
+    HookFailed,
     PollFailed,
     PollRecovered,
     Signal,
@@ -54,6 +57,7 @@ class RunnerContext:
     clock: Clock
     signals: Signals
     wake: WakeSignal
+    hooks: Hooks
     limits: RuntimeLimits = LIMITS
 
 
@@ -108,6 +112,27 @@ class Worker(ABC):
         if self.fault is not None:
             message = fault_message(self.definition.name, self.fault)
             raise ProjectionFaulted(message) from self.fault.error
+
+    def use(self) -> None:
+        """Calls `started()` of the projection, unless that was done in this process.
+
+        Where that fails for a reason that passes, it is as if the store were away.
+        """
+        try:
+            self._context.hooks.use(self)
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            text = f"{type(error).__name__}: {text_of(error)}"
+            raise StoreUnavailable(f"started() of the projection failed: {text}") from error
+
+    def leave(self) -> None:
+        """Calls `stopped()` of the projection, unless other workers of this process use it."""
+        try:
+            self._context.hooks.leave(self)
+        except Exception as error:
+            text = self.definition.masked(text_of(error))
+            self._emit(HookFailed(*self._names, type(error).__name__, text))
 
     @property
     def has_stopped(self) -> bool:
