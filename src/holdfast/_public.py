@@ -46,6 +46,7 @@ from holdfast.sql.operate.explain import Reason
 from holdfast.sql.operate.forward import Forward
 from holdfast.sql.operate.outbox import Outbox, OutboxReport, RelayStatus
 from holdfast.sql.operate.queue import Queue
+from holdfast.sql.operate.settings import Override, Setting
 
 __all__ = [
     "DELETE",
@@ -72,6 +73,7 @@ __all__ = [
     "NewEvent",
     "Outbox",
     "OutboxReport",
+    "Override",
     "Park",
     "PayloadError",
     "Policy",
@@ -91,6 +93,7 @@ __all__ = [
     "RetryBudget",
     "Running",
     "SchemaError",
+    "Setting",
     "Skip",
     "SqlProjection",
     "StoreConflict",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from typing import Any
 
 from holdfast.assembly import Assembly
 from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted, WaitTimeout
@@ -30,6 +31,7 @@ from holdfast.sql.operate.forward import (
     forward_journal,
     preview_journal,
 )
+from holdfast.sql.operate.settings import Setting, drop_overrides, override, read_settings
 from holdfast.sql.process_name import process_name
 from holdfast.sql.store.audit import ChangedBy, read_audit
 
@@ -100,6 +102,45 @@ class Operations(Assembly):
         if is_resumed:
             self._tell(definition, "resume", by)
         return is_resumed
+
+    def settings(self, projection: str | type) -> list[Setting]:
+        """The settings of a projection that can be changed while it runs."""
+        definition = self._catalog.find(projection)
+        self._prepare()
+        return read_settings(self._database, definition)
+
+    def override(
+        self,
+        projection: str | type,
+        values: Mapping[str, Any],
+        *,
+        by: str,
+        note: str | None = None,
+    ) -> None:
+        """Sets values in place of the code's: `{"poll.interval_seconds": 5}`.
+
+        They are kept in the database, until `drop_overrides`. Workers take them up while they run.
+        """
+        definition = self._catalog.find(projection)
+        self._prepare()
+        override(self._database, definition, values, self._changed(by, note))
+        self._tell(definition, "set", by)
+
+    def drop_overrides(
+        self,
+        projection: str | type,
+        names: Sequence[str] | None = None,
+        *,
+        by: str,
+        note: str | None = None,
+    ) -> list[str]:
+        """Has the code's values count again, of these settings or of all; returns their names."""
+        definition = self._catalog.find(projection)
+        self._prepare()
+        dropped = drop_overrides(self._database, definition, names, self._changed(by, note))
+        if dropped:
+            self._tell(definition, "unset", by)
+        return dropped
 
     def reset(
         self, projection: str | type, *, by: str | None = None, note: str | None = None

@@ -173,3 +173,32 @@ def test_forward_says_what_it_passes_and_asks(any_place: Place) -> None:
     assert done == {"projection": "ledger", "events": 1, "feeds": [moved]}
     changes = any_place.ok("audit", "bank:app", "--json").json["changes"]
     assert [(change["action"], change["actor"]) for change in changes] == [("forward", "ann")]
+
+
+def test_settings_are_set_shown_and_reset(any_place: Place) -> None:
+    any_place.credit(1)
+    run_to(any_place, 1).send(signal.SIGTERM).wait()
+    values = ("poll.interval_seconds=2.5", "poll.wake=false", "backoff.max_attempts=none")
+    done = any_place.ok("set", "bank:app", "ledger", *values, "--by", "ann", "--json").json
+    wanted = {"poll.interval_seconds": 2.5, "poll.wake": False, "backoff.max_attempts": None}
+    assert done == {"projection": "ledger", "set": wanted, "reset": []}
+    assert any_place.statuses()["ledger"]["overrides"] == wanted
+    assert "ledger has settings that differ" in any_place.ok("status", "bank:app").out
+    shown = any_place.ok("set", "bank:app", "ledger").out
+    assert "2.5" in shown
+    assert "ann" in shown
+    settings = any_place.ok("set", "bank:app", "ledger", "--json").json["settings"]
+    (interval,) = [s for s in settings if s["name"] == "poll.interval_seconds"]
+    assert (interval["value"], interval["code_value"]) == (2.5, 0.1)
+    assert any_place.ok("set", "bank:app", "ledger", "poll.wake=default").out == (
+        "ledger: poll.wake as in the code\n"
+    )
+    done = any_place.ok("set", "bank:app", "ledger", "--reset", "--json").json
+    assert done["reset"] == ["backoff.max_attempts", "poll.interval_seconds"]
+    for wrong, message in (
+        (("poll.wake=often",), "a value is a number, true, false, none or default"),
+        (("poll.interval_seconds=-1",), "Poll.interval_seconds is -1"),
+        (("poll.x=1",), "there is no setting 'poll.x'"),
+        (("poll.wake=true", "--reset"), "leave out the values"),
+    ):
+        assert message in any_place.run("set", "bank:app", "ledger", *wrong).err

@@ -54,6 +54,7 @@ COMMANDS = {
     "resume": ("operate.control", "Resume a paused projection."),
     "rewind": ("operate.checkpoint", "Move a projection back, so that events are applied again."),
     "run": ("run.command", "Run the projections of an app until SIGTERM or SIGINT."),
+    "set": ("operate.settings", "Change settings of a projection while it runs, or show them."),
     "status": ("operate.status", "Show the state, position and lag of each projection."),
 }
 """Each command's module, and the first line of its help."""
@@ -69,7 +70,8 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(f"holdfast.cli.{module}"), cmd_name)
+        commands = import_module(f"holdfast.cli.{module}")
+        command: click.Command = getattr(commands, "set_" if cmd_name == "set" else cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -36,19 +36,29 @@ class Reference:
 
 
 def takes_app(
-    *names: str, numbers: str | None = None, log_level: int = logging.WARNING
+    *names: str,
+    numbers: str | None = None,
+    assignments: str | None = None,
+    log_level: int = logging.WARNING,
 ) -> Callable[[Command], Command]:
     """Gives a command the arguments `[MODULE:APP] names…`, --app and -v.
 
     The command is called with the loaded app, which is closed afterwards, and with an argument for
     each name. Only the number of words tells whether the first is the app, so that a name is never
     taken for one. With `numbers` instead of names, the command gets any number of ids, as a tuple.
+    With `assignments`, it also gets a tuple of the words that have a `=`.
     """
     shown_names = names if numbers is None else (f"[{numbers}...]",)
+    if assignments is not None:
+        shown_names = (*shown_names, f"[{assignments}...]")
 
     def decorate(function: Command) -> Command:
         @functools.wraps(function)
         def command(words: tuple[str, ...], app: str | None, verbose: bool, **options: Any) -> Any:
+            assigned: tuple[tuple[str, ...], ...] = ()
+            if assignments is not None:
+                assigned = (tuple(word for word in words if "=" in word),)
+                words = tuple(word for word in words if "=" not in word)
             given, values = (
                 _split(words, names, app) if numbers is None else _split_numbers(words, app)
             )
@@ -63,7 +73,7 @@ def takes_app(
             loaded = load(reference)
             start_logging(level)
             with closing(loaded):
-                return function(loaded, *values, **options)
+                return function(loaded, *values, *assigned, **options)
 
         options = combined(
             click.argument("words", nargs=-1, metavar=" ".join(["[MODULE:APP]", *shown_names])),

@@ -6,6 +6,7 @@ policy              the decision that follows a failure
 backoff             the number of attempts, and the pauses between them
 start               where a projection begins
 poll                how a feed is read
+tuning              settings that operators change while a projection runs
 failure             a failed attempt, and whether its error is transient
 definition          a projection, checked and compiled
 compile_projection  the compiler from class to definition

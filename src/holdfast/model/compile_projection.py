@@ -47,6 +47,7 @@ from holdfast.model.row_type import (
 )
 from holdfast.model.sql_spec import SqlSpec, compile_sql
 from holdfast.model.start import Start
+from holdfast.model.tuning import Settings, Tuning
 
 
 class CommonSettings(TypedDict, total=False):
@@ -104,10 +105,15 @@ def compile_projection(
         catch_all=catch_all,
         tables=tables,
         strict=strict,
-        poll=poll or _default_poll(instance, delivery),
+        tuning=Tuning(
+            Settings(
+                poll=poll or _default_poll(instance, delivery),
+                policy=policy,
+                policies=_policies(policy, types),
+                concurrency=delivery.concurrency if isinstance(delivery, Outbox) else None,
+            )
+        ),
         feed=feed,
-        policy=policy,
-        policies=_policies(policy, types),
         mask=_mask(mask, where),
         start=start,
     )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from holdfast.errors import AppendError, ConfigError
@@ -21,6 +21,7 @@ from holdfast.model.projection import Handler, Projection, Publisher, TableProje
 from holdfast.model.row_type import TableSpec, lane_text
 from holdfast.model.sql_spec import SqlSpec
 from holdfast.model.start import Start
+from holdfast.model.tuning import Tuning
 
 Mode = Literal["live", "shadow", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -114,22 +115,24 @@ class Definition:
     catch_all: Handler | None
     tables: Mapping[str, str | TableSpec]
     strict: bool
-    poll: Poll
+    tuning: Tuning
+    """What operators may change while it runs."""
     feed: str = JOURNAL
-    policy: Policy = field(default_factory=Policy)
-    policies: Mapping[str, Policy] = field(default_factory=dict)
     mask: Callable[[str], str] | None = None
     start: Start = "start"
 
-    def policy_of(self, event_type: str) -> Policy:
-        """The policy for an event type."""
-        return self.policies.get(event_type, self.policy)
+    @property
+    def poll(self) -> Poll:
+        return self.tuning.now.poll
 
     @property
-    def has_time_limits(self) -> bool:
-        """Whether any attempt is limited in time."""
-        policies = (self.policy, *self.policies.values())
-        return any(policy.backoff.timeout_seconds is not None for policy in policies)
+    def policy(self) -> Policy:
+        return self.tuning.now.policy
+
+    def policy_of(self, event_type: str) -> Policy:
+        """The policy for an event type."""
+        now = self.tuning.now
+        return now.policies.get(event_type, now.policy)
 
     def masked(self, text: str) -> str:
         """The text of an error, as logs may show it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from holdfast.model.definition import Mode
@@ -41,6 +42,8 @@ class ProjectionStatus:
     With outbox `delivery`, which has a `mode`, an append puts every event into the queue. So
     `position` is the head, `lag_events` is the number of events in the queue, and there is no
     leader: it is `running` while a process delivers it.
+
+    `overrides` are settings that operators have set in place of the code's.
     """
 
     projection: str
@@ -69,3 +72,4 @@ class ProjectionStatus:
     delivery: Literal["log", "outbox"] = "log"
     mode: Mode | None = None
     is_head_known: bool = True
+    overrides: Mapping[str, Any] = field(default_factory=dict)

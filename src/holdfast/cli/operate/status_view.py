@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from json import dumps
 from typing import TYPE_CHECKING
 
 from holdfast.cli.output import Cell, one_line, plural, shown, table_of, utc
@@ -64,12 +65,17 @@ def _queued(status: ProjectionStatus) -> str:
 
 def _remarks(statuses: Sequence[ProjectionStatus]) -> Iterator[tuple[str, str]]:
     """The lines below the table, each with its colour."""
+    told = set[str]()
     for status in statuses:
         name = shown(status.projection)
         if status.paused_at is not None:
             why = f": {one_line(status.paused_note)}" if status.paused_note else ""
             by = shown(status.paused_by or "")
             yield f"  {name} is paused by {by} since {utc(status.paused_at)}{why}", "yellow"
+        if status.overrides and name not in told:
+            told.add(name)
+            values = ", ".join(f"{key}={dumps(value)}" for key, value in status.overrides.items())
+            yield f"  {name} has settings that differ from the code: {values}", "cyan"
         if status.last_error is not None:
             yield f"  {name} failed{_error(status.last_error)}", "red"
         elif status.waiting_until is not None:

@@ -53,7 +53,6 @@ class TableEngine:
         self.cache = RowCache(table, limits)
         self._key = projection.key
         self.by_stream = definition.lanes_are_streams
-        self.is_limited = definition.has_time_limits
         foreign = definition.foreign
         self.order = _order(foreign)
         self.rows_know_events = foreign is None or foreign.versions_only_grow
@@ -251,7 +250,8 @@ class TableBatch:
         """The loop of all events: what it needs is in local variables."""
         engine, definition = self._engine, self._engine.definition
         rows, changed_rows, order_of = engine.cache.rows, engine.cache.changed, engine.order
-        handlers, decode, is_limited = definition.handlers, engine.types.decode, engine.is_limited
+        handlers, decode = definition.handlers, engine.types.decode
+        is_limited = definition.tuning.has_time_limits
         by_stream = engine.by_stream
         skips_seen = engine.rows_know_events and not self._from_queue
         new_row, fold, result_of = self._table.new_row, self._table.fold, self._result_of

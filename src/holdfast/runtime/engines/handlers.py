@@ -91,7 +91,6 @@ class HandlerCalls:
     ) -> None:
         self.definition, self.types, self.session = definition, types, session
         self._invoker = invoker
-        self._is_limited = definition.has_time_limits
 
     def lane_of(self, event: RawEvent) -> str:
         return lane_of(self.definition, self.types, event)
@@ -111,7 +110,7 @@ class HandlerCalls:
         try:
             decoded = self.types.decode(event)
             seconds = None
-            if self._is_limited:
+            if self.definition.tuning.has_time_limits:
                 seconds = self.definition.policy_of(event.type).backoff.timeout_seconds
             if seconds is None:
                 if (result := handler(decoded, tx)) is not None:

@@ -120,6 +120,12 @@ class Recovery:
             known.retry_after = replace(wait, seconds=left) if left > 0 else None
             self._emit(Waited(*self._names, wait.seconds - left))
 
+    def end_waits(self) -> None:
+        """Has every event that waits for a retry tried at once."""
+        for known in list(self.known.values()):
+            if known.retry_after is not None and known.retry_after.reason == "retry":
+                known.retry_after = None
+
     def forget(self, event: RawEvent) -> FailureHistory | None:
         """The event is applied or in the queue; returns its history, if it had failed."""
         known = self.known.pop(event.position, None)
@@ -204,7 +210,9 @@ class Recovery:
         return decision
 
     def _retry(self, retry: Retry, policy: Policy, failure: Failure) -> NextStep:
-        backoff = retry.backoff or policy.backoff
+        backoff = policy.backoff
+        if retry.backoff is not None:
+            backoff = self._definition.tuning.backoff_of(retry.backoff)
         exhausted = policy.exhausted if retry.exhausted is None else retry.exhausted
         if not backoff.allows(failure.attempt):
             return GiveUp(exhausted, failure.error)

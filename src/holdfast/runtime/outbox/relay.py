@@ -10,7 +10,6 @@ alive. Each executor is a thread with a connection of its own.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
@@ -19,7 +18,7 @@ from itertools import count
 from uuid import uuid4
 
 from holdfast.errors import HoldfastError, ProjectionFaulted, ProjectionPaused, StoreUnavailable
-from holdfast.model.definition import Definition, Outbox
+from holdfast.model.definition import Definition
 from holdfast.model.feed_names import MESSAGES
 from holdfast.runtime.engines.engine import StoreFailedAt
 from holdfast.runtime.engines.factory import engine_of
@@ -28,6 +27,7 @@ from holdfast.runtime.failure.attempts import Blocked
 from holdfast.runtime.failure.recovery import GiveUp, PolicyState
 from holdfast.runtime.outbox.bundle_size import BundleSize
 from holdfast.runtime.outbox.executor import Executor
+from holdfast.runtime.outbox.executor_threads import ExecutorThreads
 from holdfast.runtime.outbox.shadow import Shadow
 from holdfast.runtime.outbox.shares import Share, Shares
 from holdfast.runtime.run.worker import RunnerContext, Worker
@@ -61,8 +61,6 @@ class Relay(Worker):
         until: int | None = None,
     ) -> None:
         super().__init__(definition, context, until)
-        assert isinstance(definition.delivery, Outbox)
-        self._concurrency = definition.delivery.concurrency
         self._open_claims = open_claims
         self._numbers, self._id = count(1), uuid4().hex
         self._bundle_size = BundleSize(alone=definition.calls_out)
@@ -72,8 +70,8 @@ class Relay(Worker):
         self._prepared_epoch: int | None = None
         """The epoch under which the tables were made; a reset may have dropped them since."""
         self._tend_at = self._renew_at = self._pause_until = 0.0
-        self._shares = Shares(self._concurrency, lambda: self._goes_on)
-        self._threads: list[threading.Thread] = []
+        self._shares = Shares(lambda: self._concurrency, lambda: self._goes_on)
+        self._executors = ExecutorThreads(definition.name, self._run_executor)
 
     def run(self) -> None:
         """Blocks until the relay ends; afterwards `fault` says if something is wrong."""
@@ -86,22 +84,20 @@ class Relay(Worker):
         if not self._wait_until_prepared():
             return
         self._emit(Started(*self._names, 0, 0))
-        self._threads = [
-            threading.Thread(
-                target=self._run_executor, name=f"holdfast {self.definition.name} {n}", daemon=True
-            )
-            for n in range(self._concurrency)
-        ]
-        for thread in self._threads:
-            thread.start()
         while self._goes_on:
             self._try(self._claim_on_a_session)
         self._end_executors()
         if self.fault is None:
             self._emit(Stopped(*self._names, 0))
 
+    @property
+    def _concurrency(self) -> int:
+        concurrency = self.definition.tuning.now.concurrency
+        assert concurrency is not None
+        return concurrency
+
     def runs_this_thread(self) -> bool:
-        return threading.current_thread() in self._threads
+        return self._executors.includes_this()
 
     def prepare(self) -> bool:
         """Makes the tables, and puts older events into the queue; one process at a time does."""
@@ -173,16 +169,18 @@ class Relay(Worker):
         """Claims until the relay ends, or the session fails."""
         with closing(self._context.open_session()) as session, closing(Invoker()) as invoker:
             executor = self.executor(session, invoker)
+            self._tune(session)
+            self._executors.keep(self._concurrency)
             while self._goes_on:
                 self._give_back(executor, self._shares.orphans)
-                self._tend(executor.claims)
+                self._tend(executor.claims, session)
                 if not self._is_pausing(executor):
                     self._claim(executor)
             self._give_back(executor, self._shares.waiting)
         return True
 
-    def _tend(self, claims: Claims) -> None:
-        """Renews claims, tells that this process is alive, and notices a reset."""
+    def _tend(self, claims: Claims, session: Session | None = None) -> None:
+        """Renews claims, tells that this process is alive, and notices operators' changes."""
         now = self._context.clock.monotonic()
         if now < self._tend_at:
             return
@@ -190,6 +188,9 @@ class Relay(Worker):
         self._renew(claims)
         claims.heartbeat(self._id, self._bundle_size.stats)
         claims.clean()
+        if session is not None and self._tune(session):
+            self._executors.keep(self._concurrency)
+            self._shares.wake()
         state = claims.state()
         if state.mode == "shadow" and state.paused_by is None:
             self._shadow.look(claims, self._bundle_size.stats, lambda: self._goes_on)
@@ -295,10 +296,8 @@ class Relay(Worker):
     def _end_executors(self) -> None:
         """Waits for handlers that have begun, and keeps their claims meanwhile."""
         self.stop()
-        for thread in self._threads:
-            while thread.is_alive():
-                self._try(self._renew_on_a_session)
-                thread.join(TEND_SECONDS)
+        while not self._executors.join(TEND_SECONDS):
+            self._try(self._renew_on_a_session)
         self._try(self._end_on_a_session)
 
     def _renew_on_a_session(self) -> bool:
@@ -317,20 +316,20 @@ class Relay(Worker):
 
     # Executors
 
-    def _run_executor(self) -> None:
+    def _run_executor(self, number: int) -> None:
         try:
             with closing(Invoker()) as invoker:
-                while self._goes_on:
-                    self._try(lambda: self._execute_on_a_session(invoker))
+                while self._goes_on and number < self._concurrency:
+                    self._try(lambda: self._execute_on_a_session(number, invoker))
         except BaseException as error:
             self.crash(error)
             self.stop()
             raise
 
-    def _execute_on_a_session(self, invoker: Invoker) -> bool:
+    def _execute_on_a_session(self, number: int, invoker: Invoker) -> bool:
         with closing(self._context.open_session()) as session:
             executor = self.executor(session, invoker)
-            while (share := self._shares.take()) is not None:
+            while (share := self._shares.take(number)) is not None:
                 self._execute(executor, share)
         return True
 

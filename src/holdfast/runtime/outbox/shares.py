@@ -26,9 +26,9 @@ class Share:
 class Shares:
     """Handed out by the claimer, worked on by the executors."""
 
-    def __init__(self, executors: int, goes_on: Callable[[], bool]) -> None:
+    def __init__(self, executors: Callable[[], int], goes_on: Callable[[], bool]) -> None:
+        """`executors`: how many there should be, which an operator may change."""
         self._executors, self._goes_on = executors, goes_on
-        self._most_again = max(1, executors // 2)
         self._changed = threading.Condition()
         self.waiting: deque[Share] = deque()
         self.orphans: deque[Share] = deque()
@@ -49,7 +49,7 @@ class Shares:
 
         They get half of the executors. The others stay free for events that have not failed.
         """
-        return self._most_again - self._again
+        return max(1, self._executors() // 2) - self._again
 
     def wake(self) -> None:
         """Has all look whether it is time to end."""
@@ -85,11 +85,15 @@ class Shares:
         del self._tokens[token]
         self.orphans.append(Share(token, claims))
 
-    def take(self) -> Share | None:
-        """Waits for a share; None when it is time to end."""
+    def take(self, number: int) -> Share | None:
+        """Waits for a share; None when it is time for the executor with this number to end."""
+
+        def ends() -> bool:
+            return not self._goes_on() or number >= self._executors()
+
         with self._changed:
-            self._changed.wait_for(lambda: self.waiting or not self._goes_on())
-            if not self._goes_on():
+            self._changed.wait_for(lambda: self.waiting or ends())
+            if ends():
                 return None
             self._busy += 1
             return self.waiting.popleft()
@@ -112,4 +116,4 @@ class Shares:
 
     @property
     def _idle(self) -> int:
-        return self._executors - self._busy - len(self.waiting)
+        return self._executors() - self._busy - len(self.waiting)

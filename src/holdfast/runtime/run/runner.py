@@ -241,6 +241,7 @@ class Runner(Worker):
         self._reader.forget()
         self._parked.forget()
         leadership.revise(self._elector.still_ours(leadership.session))
+        self._tune(leadership.session)
 
     def _wait(self, leadership: Leadership, *, is_busy: bool) -> None:
         if not is_busy:
@@ -253,8 +254,11 @@ class Runner(Worker):
             seconds = max(0.0, min(seconds, left))
         if poll.wake:
             leadership.source.wait(seconds)
-        else:
-            self._stop.wait(seconds)
+            return
+        with suppress(Revised):
+            while seconds > 0 and not self._stop.wait(min(seconds, self._limits.recheck_seconds)):
+                seconds -= self._limits.recheck_seconds
+                leadership.check()
 
     def _has_arrived(self, leadership: Leadership) -> bool:
         """Whether the position `until` is reached, and each lane that is due was tried."""
@@ -302,6 +306,8 @@ class Runner(Worker):
     def _work(self, session: Session, checkpoint: Checkpoint, lease: Lease) -> _Retry | None:
         """Leads until something ends it; returns a wait if an event is to be tried again."""
         self._held = session, lease
+        if self._tune(session):
+            self._attempts.recovery.end_waits()
         leadership = self._leadership = self._new_leadership(session, checkpoint, lease)
         try:
             session.prepare(self.definition)

@@ -14,6 +14,7 @@ from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.event_types import EventTypes
 from holdfast.model.failure import is_transient
+from holdfast.model.tuning import Overrides
 from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.failure.attempts import Attempts
 from holdfast.runtime.failure.recovery import PolicyState, Recovery
@@ -75,6 +76,7 @@ class Worker(ABC):
         self._failures, self._failing_since = 0, context.clock.now()
         self._back_at = 0.0
         self._has_given_up = False
+        self._overrides: Overrides = {}
         self._emit = context.signals.emit if definition.mask is None else self._emit_masked
 
     @abstractmethod
@@ -166,6 +168,13 @@ class Worker(ABC):
             clock=context.clock,
             emit=self._emit,
         )
+
+    def _tune(self, session: Session) -> bool:
+        """Takes up the settings that operators have set; returns whether they differ."""
+        overrides = session.overrides(self.definition.name)
+        self.definition.tuning.apply(overrides)
+        is_new, self._overrides = overrides != self._overrides, overrides
+        return is_new
 
     # While the store is away
 

@@ -27,6 +27,9 @@ class Session(Protocol):
     def open_checkpoint(self, projection: str, feed: str) -> Checkpoint:
         """The checkpoint; a new one is at position 0."""
 
+    def overrides(self, projection: str) -> Mapping[str, Any]:
+        """The settings that operators have set in place of the code's."""
+
     def prepare(self, definition: Definition) -> None:
         """Creates or changes the projection's tables, or raises SchemaError."""
 

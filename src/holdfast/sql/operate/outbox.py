@@ -26,7 +26,13 @@ from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.values import struct_of
 from holdfast.threads import in_thread
 
-FORGET = ("reset_lanes", "reset_queue", "forget_outbox_types", "forget_outbox")
+FORGET = (
+    "reset_lanes",
+    "reset_queue",
+    "forget_outbox_types",
+    "forget_outbox",
+    "forget_settings",
+)
 FAR_AHEAD = datetime.max.replace(tzinfo=UTC)
 
 ALIVE_SECONDS = 10.0

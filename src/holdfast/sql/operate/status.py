@@ -11,6 +11,7 @@ from holdfast.model.feed_names import MESSAGES, is_journal, is_ours
 from holdfast.runtime.status import LastError, ProjectionStatus
 from holdfast.runtime.store.clock import Clock
 from holdfast.sql.database import Database
+from holdfast.sql.operate.settings import read_overrides
 from holdfast.sql.outbox.claims import database_time
 from holdfast.sql.values import moment, uuid
 
@@ -28,6 +29,7 @@ def read_status(database: Database, clock: Clock, heads: Heads) -> list[Projecti
         rows = connection.run("status")
         own = int(connection.run("head")[0][0])
         seen_until = database_time(connection)
+        overrides = read_overrides(connection)
     leased = database.leased([row[0] for row in rows])
     found = []
     for row in rows:
@@ -41,7 +43,8 @@ def read_status(database: Database, clock: Clock, heads: Heads) -> list[Projecti
             now=clock.now(),
             seen_until=seen_until,
         )
-        found.append(status if is_known else replace(status, is_head_known=False))
+        set_values = {name: o.value for name, o in overrides.get(projection, {}).items()}
+        found.append(replace(status, is_head_known=is_known, overrides=set_values))
     return found
 
 

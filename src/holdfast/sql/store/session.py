@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from holdfast.errors import Fenced, ProjectionFaulted, StoreUnavailable
 from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
@@ -73,6 +75,10 @@ class SqlSession:
         if not rows:
             raise Fenced(f"feed {feed!r} of projection {projection!r} is no more")
         return Checkpoint(*rows[0])
+
+    def overrides(self, projection: str) -> dict[str, Any]:
+        rows = self.connection.run("read_settings", {"projection": projection})
+        return {name: msgspec.json.decode(value) for _, name, value, *_ in rows}
 
     def prepare(self, definition: Definition) -> None:
         prepare_tables(self.database, self.connection, definition)

@@ -64,6 +64,17 @@ CREATE TABLE holdfast_layout (
     start_position bigint
 );
 
+-- Settings that operators have set in place of the code's; value is JSON.
+CREATE TABLE holdfast_setting (
+    projection text NOT NULL,
+    name       text NOT NULL,
+    value      text NOT NULL,
+    set_at     timestamptz NOT NULL,
+    set_by     text NOT NULL,
+    note       text,
+    PRIMARY KEY (projection, name)
+);
+
 -- The tables that projections own, and the definition their rows were written under.
 CREATE TABLE holdfast_table (
     name       text PRIMARY KEY,

@@ -64,6 +64,17 @@ CREATE TABLE holdfast_layout (
     start_position INTEGER
 );
 
+-- Settings that operators have set in place of the code's; value is JSON.
+CREATE TABLE holdfast_setting (
+    projection TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    value      TEXT NOT NULL,
+    set_at     TEXT NOT NULL,
+    set_by     TEXT NOT NULL,
+    note       TEXT,
+    PRIMARY KEY (projection, name)
+);
+
 -- The tables that projections own, and the definition their rows were written under.
 CREATE TABLE holdfast_table (
     name       TEXT PRIMARY KEY,

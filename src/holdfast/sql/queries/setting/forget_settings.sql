@@ -1,0 +1,2 @@
+-- A projection that is gone from the code has no settings.
+DELETE FROM holdfast_setting WHERE projection = :projection
