@@ -14,11 +14,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from threading import Barrier, BrokenBarrierError
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from bench.case import Case, Database, Sample, Scale, Stopwatch, WrongResult
 from bench.connection import connect
+from bench.measure import Measure, percentile
+
+T = TypeVar("T")
 
 EVENTS_PER_STREAM = 20
 CONNECT_SECONDS = 60
@@ -86,11 +89,15 @@ class Turns:
         """
         self._barrier.wait(CONNECT_SECONDS)
         watch = Stopwatch()
-        deadline = time.perf_counter() + self._seconds
+        now = time.perf_counter()
+        deadline = now + self._seconds
         appended = 0
         stream, version = uuid4(), 0
-        while time.perf_counter() < deadline:
+        self.append_seconds: list[float] = []
+        while now < deadline:
             yield stream, version
+            began, now = now, time.perf_counter()
+            self.append_seconds.append(now - began)
             appended += self.batch
             version += self.batch
             if version >= EVENTS_PER_STREAM:
@@ -115,25 +122,27 @@ def write_together(url: str, *, write: Write, writing: Writing) -> Sample:
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(writing.writers, context) as pool:
         turns = Turns(manager.Barrier(writing.writers), writing)
-        samples = _results([pool.submit(_write, url, write, turns) for _ in range(writing.writers)])
+        results = _results([pool.submit(_write, url, write, turns) for _ in range(writing.writers)])
+    samples = [sample for sample, _ in results]
     return Sample(
         events=sum(sample.events for sample in samples),
         seconds=max(sample.seconds for sample in samples),
         cpu_seconds=sum(sample.cpu_seconds for sample in samples),
+        figures={Measure.LONG_APPEND: percentile([s for _, taken in results for s in taken], 95)},
     )
 
 
-def _write(url: str, write: Write, turns: Turns) -> Sample:
+def _write(url: str, write: Write, turns: Turns) -> tuple[Sample, list[float]]:
     try:
         write(url, turns)
     except BaseException:
         turns.abort()
         raise
-    return turns.sample()
+    return turns.sample(), turns.append_seconds
 
 
-def _results(writers: Sequence[Future[Sample]]) -> list[Sample]:
-    """All samples, or the error of the writer that failed.
+def _results(writers: Sequence[Future[T]]) -> list[T]:
+    """All results, or the error of the writer that failed.
 
     The others then fail too, but know only that they have waited for it in vain.
     """

@@ -15,6 +15,8 @@ class Measure(Enum):
     LAST_RATE = "last_events_per_second"
     MEDIAN_DELAY = "p50_seconds"
     LONG_DELAY = "p99_seconds"
+    LONG_APPEND = "p95_seconds"
+    """The time that an append takes its caller."""
     CPU = "cpu_seconds"
     """Processor time of the client."""
     PEAK_MEMORY = "peak_bytes"

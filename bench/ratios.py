@@ -59,11 +59,13 @@ RATIOS = (
     Ratio("append/1/protected", to="append/1/bare", bar=0.9),
     Ratio("append/1/protected", to="append/1/exclusive", bar=2.0),
     Ratio("append/1/outbox", to="append/1/protected", bar=0.75),
+    Ratio("append/1/journal-outbox", to="append/1/journal", measure=Measure.LONG_APPEND),
     Ratio("append/1/journal", to="append/1/eventsource-py"),
     Ratio("append/1/journal", to="append/1/eventsourcing"),
     Ratio("append/10/protected", to="append/10/bare", bar=0.9),
     Ratio("append/10/protected", to="append/10/exclusive", bar=2.0),
     Ratio("append/10/outbox", to="append/10/protected", bar=0.7),
+    Ratio("append/10/journal-outbox", to="append/10/journal", measure=Measure.LONG_APPEND),
     Ratio("append/10/journal", to="append/10/eventsource-py"),
     Ratio("append/10/journal", to="append/10/eventsourcing"),
     Ratio(

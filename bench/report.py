@@ -78,6 +78,7 @@ def label(measure: Measure) -> str:
         Measure.LAST_RATE: "rate at last",
         Measure.MEDIAN_DELAY: "p50",
         Measure.LONG_DELAY: "p99",
+        Measure.LONG_APPEND: "p95",
         Measure.CPU: "CPU",
         Measure.PEAK_MEMORY: "peak memory",
         Measure.JOURNAL_READS: "journal reads",
@@ -152,7 +153,7 @@ def _number(measure: Measure, value: float) -> str:
     match measure:
         case Measure.RATE | Measure.FIRST_RATE | Measure.LAST_RATE | Measure.JOURNAL_READS:
             return f"{value:,.0f}"
-        case Measure.MEDIAN_DELAY | Measure.LONG_DELAY:
+        case Measure.MEDIAN_DELAY | Measure.LONG_DELAY | Measure.LONG_APPEND:
             return f"{value * 1e3:,.1f}"
         case Measure.CPU:
             return f"{value:,.2f}"
@@ -166,7 +167,7 @@ def _unit(measure: Measure) -> str:
     match measure:
         case Measure.RATE | Measure.FIRST_RATE | Measure.LAST_RATE:
             return "events/s"
-        case Measure.MEDIAN_DELAY | Measure.LONG_DELAY:
+        case Measure.MEDIAN_DELAY | Measure.LONG_DELAY | Measure.LONG_APPEND:
             return "ms"
         case Measure.CPU:
             return "s"

@@ -9,7 +9,7 @@ from functools import partial
 
 from bench import append, catch_up, journal, pgbench
 from bench.case import Case, Database, Sample, Scale, WrongResult
-from bench.cases.appends import append_by_statement
+from bench.cases.appends import append_by_statement, append_to_journal
 from bench.cases.holdfast import catch_up as drain
 from bench.cases.holdfast import handlers_app, table_app
 from bench.connection import connect
@@ -28,11 +28,11 @@ def cases(scale: Scale) -> list[Case]:
 
 def _append_cases(scale: Scale) -> list[Case]:
     run = partial(append_by_statement, program=pgbench.installed(), function="holdfast_append")
+    runs: dict[str, append.Run] = {"outbox": run, "journal-outbox": append_to_journal}
     return [
         replace(case, check=partial(check_appended, check=case.check))
-        for case in append.cases(
-            "outbox", scale, run=run, load=load_registered, table="holdfast_event"
-        )
+        for name, run in runs.items()
+        for case in append.cases(name, scale, run=run, load=load_registered, table="holdfast_event")
     ]
 
 
