@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self, TypeVar, Unpack, assert_never, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, assert_never, overload
 
 from holdfast.catalog import (
     ProjectionSettings,
@@ -164,6 +164,16 @@ class App(Operations):
     def feed_of(self, projection: str | type) -> str:
         """The name of the feed that a projection reads; on Kafka, of its first partition."""
         return self._catalog.find(projection).feed
+
+    def delivery_of(self, projection: str | type) -> Literal["log", "outbox", "source"]:
+        """How events come to a projection, as the code says it."""
+        match self._catalog.find(projection).delivery:
+            case Log():
+                return "log"
+            case OutboxDelivery():
+                return "outbox"
+            case Foreign():
+                return "source"
 
     def _add(self, cls: type, definition: Definition) -> None:
         self._catalog.add(cls, definition)

@@ -139,3 +139,12 @@ def test_forgetting_a_projection_that_the_code_no_longer_has(place: Place) -> No
     assert done.json == {"projection": "ledger", "items": 3}
     place.credit(4)
     assert place.ok("outbox", "report", "bank:app", "--json").json == {"outboxes": []}
+
+
+def test_forgetting_the_outbox_of_a_projection_of_the_log(place: Place) -> None:
+    place.ok("migrate", "bank:app")
+    place.credit(1)
+    text = (place.folder / "bank.py").read_text()
+    place.write("bank.py", text.replace('delivery="outbox"', 'delivery="log"'))
+    done = place.ok("outbox", "forget", "bank:app", "ledger", "--yes", "--json")
+    assert done.json == {"projection": "ledger", "items": 1}

@@ -62,15 +62,15 @@ def mode(app: App, projection: str, mode: str, yes: bool, as_json: bool, **audit
 @takes_app("PROJECTION")
 @confirmed_change_options
 def forget(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) -> None:
-    """End delivery for a projection or sink that the code no longer has.
+    """End outbox delivery for a projection or sink that the code no longer delivers so.
 
     Appends queue nothing for it any more, and the items in its queue are deleted, unapplied. Its
-    tables stay.
+    tables stay. A projection that the code delivers by the log goes on with the next event.
     """
-    if projection in app.projections:
+    if projection in app.projections and app.delivery_of(projection) == "outbox":
         raise click.UsageError(
             f"{projection!r} is in the app, which would register it again; take it out of the code "
-            "first."
+            "first, or deliver it by the log."
         )
     depth = {report.projection: report.depth for report in app.outbox.report(limit=1)}
     waiting = sum(depth.get(projection, {}).values())

@@ -208,9 +208,9 @@ class Outbox:
                 whose = _whose(connection, projection)
                 ((items,),) = connection.run("count_waiting", whose)
                 if whose["feed"] == JOURNAL:
-                    # A later registration under this name begins after this.
-                    ((drawn,),) = connection.run("last_drawn")
-                    connection.run("pass_position", {**whose, "position": drawn})
+                    # A later registration under this name, or the log, goes on after this.
+                    ((head,),) = connection.run("head")
+                    connection.run("pass_position", {**whose, "position": head})
                 connection.run("shorten_lock_timeout")
                 for statement in FORGET:
                     connection.run(statement, {"projection": projection})
