@@ -51,6 +51,14 @@ def test_the_readme_has_an_example_of_25_lines() -> None:
     assert len(first.code.splitlines()) <= 25
 
 
+def test_the_blocks_of_the_tutorial_are_files() -> None:
+    """A reader saves each of them, and runs it by itself."""
+    tutorial = blocks(ROOT / "docs" / "tutorial" / "first-projection.md")
+    code = [block for block in tutorial if block.language == "python"]
+    assert len(code) >= 5
+    assert all(block.file_name for block in code)
+
+
 def test_every_page_is_found() -> None:
     assert ROOT / "README.md" in RUNNABLE
     assert len(RUNNABLE) > 5
