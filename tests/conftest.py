@@ -74,6 +74,7 @@ def store_url(request: pytest.FixtureRequest) -> str:
 
 KAFKA_FIXTURES = {"kafka_broker", "kafka_topic", "own_kafka_broker"}
 KAFKA_MISSING = "no real Kafka broker"
+PGBOUNCER_MISSING = "no PgBouncer"
 
 
 class MakeTopic(Protocol):
@@ -165,9 +166,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say at the end that the tests with a real broker did not run, if so, and why."""
+    """Say at the end which tests did not run for want of a program, and why."""
+    missing = {KAFKA_MISSING: "real-broker tests", PGBOUNCER_MISSING: "tests with PgBouncer"}
     for report in terminalreporter.getreports("skipped"):
-        if isinstance(report.longrepr, tuple) and KAFKA_MISSING in report.longrepr[2]:
-            reason = report.longrepr[2].partition(f"{KAFKA_MISSING}: ")[2].partition("\n")[0]
-            terminalreporter.write_line(f"The real-broker tests did not run: {reason}")
-            return
+        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        for cause in [cause for cause in missing if cause in text]:
+            reason = text.partition(f"{cause}: ")[2].partition("\n")[0]
+            terminalreporter.write_line(f"The {missing.pop(cause)} did not run: {reason}")

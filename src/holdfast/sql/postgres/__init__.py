@@ -9,6 +9,7 @@ row_statements  statements for the rows of a TableProjection
 array_packing   columns of values as binary arrays
 column_types    the type for each kind of column
 range_dialect   the dialect of a SqlProjection's statements
+pooler          connection poolers, and whether they keep sessions
 pool            connections for appends and quick reads
 leases          advisory locks, and the connection that holds them
 notify          notifications to other processes

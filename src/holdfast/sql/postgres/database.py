@@ -31,6 +31,7 @@ try:
     from holdfast.sql.postgres.leases import LeaseConnection
     from holdfast.sql.postgres.notify import Notifier
     from holdfast.sql.postgres.pool import Pool
+    from holdfast.sql.postgres.pooler import ADVICE, check_mode, is_pooled
 except ImportError as missing:  # pragma: no cover
     raise ConfigError("PostgreSQL needs psycopg: pip install 'holdfast[postgres]'") from missing
 
@@ -58,6 +59,7 @@ _CONNECTION_DEFAULTS = {
 
 # Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
 _CONFLICTS = {"40001", "40P01", "55P03"}
+_PREPARED = {"26000", "42P05"}
 _JOURNAL_CONSTRAINTS = {"holdfast_event_id", "holdfast_event_stream_version"}
 _REFUSED = ("21", "22", "23", "27", "44", "54", "P0")
 _AWAY = ("08", "25006", "25P03", "25P04", "53", "57P", "58", "F0", "XX")
@@ -89,6 +91,8 @@ class PostgresDatabase:
                 "client_encoding": "UTF8",  # array_packing encodes texts as UTF-8.
             }
         )
+        self._has_sessions = False
+        """Whether a pooler is between that keeps sessions."""
         self._begin_process()
         forks.at_fork(self, PostgresDatabase._forked)
 
@@ -225,8 +229,9 @@ class PostgresDatabase:
 
     def _connect_once(self) -> psycopg.Connection[Row]:
         try:
-            raw = psycopg.connect(self._conninfo, autocommit=True)
+            raw = self._connect_plainly()
             try:
+                self._check_pooler(raw)
                 _configure(raw)
             except BaseException:
                 raw.close()
@@ -234,6 +239,15 @@ class PostgresDatabase:
         except psycopg.Error as error:
             raise self.own_failure(error) or error from None
         return raw
+
+    def _connect_plainly(self) -> psycopg.Connection[Row]:
+        return psycopg.connect(self._conninfo, autocommit=True)
+
+    def _check_pooler(self, raw: psycopg.Connection[Row]) -> None:
+        """Before anything is set, which a pooler might give to others."""
+        if is_pooled(raw) and not self._has_sessions:
+            check_mode(raw, self._connect_plainly, url=self.url)
+            self._has_sessions = True
 
     def _unavailable(self, error: psycopg.Error) -> StoreUnavailable | None:
         state = error.sqlstate
@@ -254,9 +268,11 @@ class PostgresDatabase:
             return StoreUnavailable(
                 f"a table was altered meanwhile; a new connection sees it: {message}"
             )
-        if state == "26000":
+        if state in _PREPARED:
             return StoreUnavailable(
-                f"a prepared statement was forgotten; a new connection begins anew: {message}"
+                "the session has other prepared statements than this connection has made in it; a "
+                f"new connection begins anew. If it happens again, a pooler is between: {ADVICE}. "
+                f"{message}"
             )
         if state is not None:
             lost = state.startswith(("08", "25P", "57P"))

@@ -10,11 +10,15 @@ import psycopg
 from psycopg.pq import ExecStatus
 
 from holdfast.errors import StoreUnavailable
+from holdfast.sql.postgres.pooler import backend_pid
 
 CHANNEL = "holdfast"
 
 GATHER_SECONDS = 0.002
 """Interval between two notifications: appends in between share one."""
+
+# Nothing is lost with a notification, so its commit need not be flushed.
+_NOTIFY = f"BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}; COMMIT".encode()
 
 Connect = Callable[[], psycopg.Connection[Any]]
 
@@ -63,10 +67,9 @@ class Notifier:
             try:
                 if raw is None:
                     raw = self._connect()
-                    self.backend_pid = raw.info.backend_pid
-                    raw.execute("SET synchronous_commit = off")
+                    self.backend_pid = backend_pid(raw)
                 # Without a cursor: no other thread uses this connection, and nothing is converted.
-                result = raw.pgconn.exec_(f"NOTIFY {CHANNEL}".encode())
+                result = raw.pgconn.exec_(_NOTIFY)
                 if result.status != ExecStatus.COMMAND_OK:
                     raise psycopg.OperationalError("the connection is lost")
             except (psycopg.Error, StoreUnavailable):
