@@ -159,8 +159,11 @@ class Database(Protocol):
     def changing(self, lock_seconds: float) -> AbstractContextManager[Connection]:
         """As `writing`, for operators; raises StoreConflict after waiting that long for a lock."""
 
-    def appending(self) -> AbstractContextManager[Connection]:
-        """A shared connection for one append, which is a single statement and so atomic."""
+    def appending(self, lane: str) -> AbstractContextManager[Connection]:
+        """A shared connection for one append, which is a single statement and so atomic.
+
+        `lane`: the stream, or the key of a message. If it waits too long, an error names both.
+        """
 
     def migrating(self) -> AbstractContextManager[Connection]:
         """A connection in a transaction that no other process's migration runs beside."""

@@ -77,10 +77,10 @@ class Journal:
             )
         self._prepare()
         try:
-            appended = self._append(append_steps(stream, records, expected_version))
+            appended = self._append(stream, records, expected_version)
         except StoreConflict:
             # Another transaction has just appended events of these ids: now they are visible.
-            appended = self._append(append_steps(stream, records, expected_version))
+            appended = self._append(stream, records, expected_version)
         self._database.announce()
         applied = self._apply_inline(stream, [record.type for record in records])
         return msgspec.structs.replace(appended, applied=applied) if applied else appended
@@ -209,9 +209,11 @@ class Journal:
             yield connection.run
         self._database.announce()
 
-    def _append(self, steps: Steps) -> Appended:
-        with self._database.appending() as own:
-            return drive(steps, own.run)
+    def _append(
+        self, stream: str, records: Sequence[EncodedEvent], expected: int | None
+    ) -> Appended:
+        with self._database.appending(stream) as own:
+            return drive(append_steps(stream, records, expected), own.run)
 
     def _checked(
         self,

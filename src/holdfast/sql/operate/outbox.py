@@ -121,7 +121,7 @@ class Outbox:
                 "the event is tried again; pass connection=tx"
             )
         self._prepare()
-        with self._database.appending() as own:
+        with self._database.appending(key) as own:
             sent = _sent(message, own.run("send", message))
         self._database.announce()
         return sent

@@ -7,12 +7,13 @@ connection per process holds all its leases and listens for wake-ups (leases.py)
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 from weakref import WeakSet
 
-from holdfast.errors import ConfigError, StoreConflict, StoreUnavailable
+from holdfast.errors import ConfigError, HoldfastError, StoreConflict, StoreUnavailable
 from holdfast.model.row_type import Column
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
@@ -29,9 +30,11 @@ try:
     from holdfast.sql.postgres.array_packing import Packed, PackedDumper
     from holdfast.sql.postgres.connection import PostgresConnection
     from holdfast.sql.postgres.leases import LeaseConnection
+    from holdfast.sql.postgres.limits import configure, unlimited
     from holdfast.sql.postgres.notify import Notifier
     from holdfast.sql.postgres.pool import Pool
     from holdfast.sql.postgres.pooler import ADVICE, check_mode, is_pooled
+    from holdfast.sql.postgres.waits import stream_holder, waits_of, was_cancelled
 except ImportError as missing:  # pragma: no cover
     raise ConfigError("PostgreSQL needs psycopg: pip install 'holdfast[postgres]'") from missing
 
@@ -46,8 +49,6 @@ CONNECT_ATTEMPTS = 100
 
 MIGRATION_LOCK = 0x48464D49
 """Advisory lock key: one migration at a time in a database."""
-
-OLDEST_SERVER = 140_000
 
 _CONNECTION_DEFAULTS = {
     "connect_timeout": str(CONNECT_SECONDS),
@@ -101,7 +102,10 @@ class PostgresDatabase:
         self.wake = WakeSignal()
         self._opened: WeakSet[psycopg.Connection[Row]] = WeakSet()
         self._pool = Pool(
-            self.connect_raw, max_connections=POOL_CONNECTIONS, wait_seconds=CONNECT_SECONDS
+            lambda: self.connect_raw(is_limited=True),
+            max_connections=POOL_CONNECTIONS,
+            wait_seconds=CONNECT_SECONDS,
+            describe=self._describe_waits,
         )
         self._notifier = Notifier(self.connect_raw)
         self._lease_connection = LeaseConnection(
@@ -122,7 +126,21 @@ class PostgresDatabase:
         with self._pooled() as raw:
             yield PostgresConnection(self, raw)
 
-    appending = reading
+    @contextmanager
+    def appending(self, lane: str) -> Iterator[PostgresConnection]:
+        began = time.monotonic()
+        with self.reading() as connection:
+            try:
+                yield connection
+            except StoreUnavailable as error:
+                # Nobody else waits as long again: a StoreConflict would be tried once more.
+                holder = stream_holder(connection, lane) if was_cancelled(error) else None
+                if holder is None:
+                    raise
+                waited = time.monotonic() - began
+                raise StoreUnavailable(
+                    f"nothing was appended to {lane!r}: it has waited {waited:.0f} s for {holder}"
+                ) from error.__cause__
 
     @contextmanager
     def writing(self) -> Iterator[PostgresConnection]:
@@ -132,7 +150,8 @@ class PostgresDatabase:
     @contextmanager
     def changing(self, lock_seconds: float) -> Iterator[PostgresConnection]:
         with self.writing() as connection:
-            connection.raw.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000):d}")
+            lifted = unlimited(connection.raw, "LOCAL", lock_seconds=lock_seconds)
+            connection.raw.execute(lifted, prepare=False)
             yield connection
 
     @contextmanager
@@ -215,11 +234,14 @@ class PostgresDatabase:
         self._lease_connection.close()
         self._pool.close()
 
-    def connect_raw(self) -> psycopg.Connection[Row]:
-        """A new connection in autocommit mode: transactions are always explicit."""
+    def connect_raw(self, *, is_limited: bool = False) -> psycopg.Connection[Row]:
+        """A new connection in autocommit mode: transactions are always explicit.
+
+        `is_limited`: with the limits that the role has, as appends and reads need them.
+        """
         for _ in range(CONNECT_ATTEMPTS):
             before = forks.count()
-            raw = self._connect_once()
+            raw = self._connect_once(is_limited=is_limited)
             self._opened.add(raw)
             if forks.count() == before:
                 return raw
@@ -227,12 +249,13 @@ class PostgresDatabase:
             raw.close()
         raise StoreUnavailable(f"this process forks faster than it can connect to {self.url}")
 
-    def _connect_once(self) -> psycopg.Connection[Row]:
+    def _connect_once(self, *, is_limited: bool) -> psycopg.Connection[Row]:
         try:
             raw = self._connect_plainly()
             try:
                 self._check_pooler(raw)
-                _configure(raw)
+                configure(raw, is_limited=is_limited)
+                raw.adapters.register_dumper(Packed, PackedDumper)
             except BaseException:
                 raw.close()
                 raise
@@ -284,6 +307,11 @@ class PostgresDatabase:
             return StoreUnavailable(message, connection_lost=True)
         return None
 
+    def _describe_waits(self, backend_pids: Sequence[int]) -> str:
+        with suppress(psycopg.Error, HoldfastError), closing(self.connect()) as connection:
+            return waits_of(connection, backend_pids)
+        return ""
+
     @contextmanager
     def _pooled(self) -> Iterator[psycopg.Connection[Row]]:
         with translating(psycopg.Error, self.own_failure), self._pool.connection() as raw:
@@ -302,23 +330,3 @@ def _abandon(inherited: Sequence[psycopg.Connection[Row]]) -> None:
             with suppress(psycopg.Error, OSError):
                 os.dup2(nothing, raw.fileno(), inheritable=False)
     os.close(nothing)
-
-
-def _configure(raw: psycopg.Connection[Row]) -> None:
-    raw.adapters.register_dumper(Packed, PackedDumper)
-    if raw.info.server_version < OLDEST_SERVER:
-        raise ConfigError(
-            f"PostgreSQL {raw.info.server_version // 10_000} is too old; "
-            f"{OLDEST_SERVER // 10_000} or later is needed"
-        )
-    # Datetimes come back as UTC on every database. The append function needs a fresh snapshot for
-    # each of its statements. A timeout of the role would make a long batch look like a bad event.
-    raw.execute(
-        "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';"
-        "SET statement_timeout = 0; SET lock_timeout = 0;"
-        "SET idle_in_transaction_session_timeout = 0"
-    )
-    # Otherwise a killed worker's statement runs on, with its rows locked against the next worker.
-    # Not every platform's server supports it.
-    with suppress(psycopg.errors.InvalidParameterValue):
-        raw.execute("SET client_connection_check_interval = '1s'")

@@ -145,8 +145,11 @@ class SqliteDatabase:
         with connection.transaction():
             yield connection
 
-    appending = writing
     migrating = writing
+
+    def appending(self, lane: str) -> AbstractContextManager[SqliteConnection]:
+        del lane  # Writers queue for the file.
+        return self.writing()
 
     def changing(self, lock_seconds: float) -> AbstractContextManager[SqliteConnection]:
         del lock_seconds  # Writers queue anyway.
