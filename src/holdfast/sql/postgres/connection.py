@@ -186,7 +186,8 @@ class PostgresConnection:
             self._handled = None
         self.check_intact()
         # On our own cursor: a handler may have changed the row factory of the connection.
-        if self.run_native("SELECT current_setting('holdfast.handling', true)", {}) != [(mark,)]:
+        found = self.run_native("SELECT current_setting('holdfast.handling'::text, true)", {})
+        if found != [(mark,)]:
             raise transaction_ended()
 
     def savepoint(self, *, renewed: bool) -> None:

@@ -159,7 +159,7 @@ class PostgresDatabase:
         connection = self.connect()
         try:
             with connection.transaction():
-                connection.raw.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+                connection.raw.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK}::bigint)")
                 yield connection
         finally:
             connection.close()

@@ -19,7 +19,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.runtime.wake import WakeSignal
 from holdfast.sql.postgres.notify import CHANNEL, Connect, Notifier
 
-_KEY = "'holdfast_checkpoint'::regclass::oid::bigint::bit(32)::integer, %s"
+_KEY = "'holdfast_checkpoint'::regclass::oid::bigint::bit(32)::integer, %s::integer"
 
 TAKE = f"SELECT pg_try_advisory_lock({_KEY})"
 

@@ -26,8 +26,8 @@ _LIMITS = (
 )
 
 _WAITING = f"""
-    SELECT pg_catalog.set_config('lock_timeout', '{LOCK_SECONDS}s', false)
-    WHERE pg_catalog.current_setting('lock_timeout') = '0'
+    SELECT pg_catalog.set_config('lock_timeout'::text, '{LOCK_SECONDS}s'::text, false)
+    WHERE pg_catalog.current_setting('lock_timeout'::text) = '0'
 """
 
 Raw = psycopg.Connection[Any]

@@ -10,7 +10,7 @@ from holdfast.sql.range_dialect import RangeDialect, is_in, text
 
 
 def _column(field: PayloadField) -> str:
-    key = text(field.key).replace("%", "%%")
+    key = f"CAST({text(field.key)} AS text)".replace("%", "%%")
     if field.kind == "JSON":
         return f"e.data -> {key}"
     return f"CAST(e.data ->> {key} AS {TYPES[field.kind]})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.model.row_type import Column, TableSpec
 from holdfast.sql.database import quote
@@ -14,7 +14,7 @@ def loading(table: TableSpec) -> str:
     columns = ", ".join(f"t.{_name(c.name)}" for c in table.columns)
     return (
         f'SELECT {columns}, t."{table.guard}" FROM {_name(table.name)} AS t '
-        f"JOIN unnest({', '.join(map(_array, _key(table)))}) "
+        f"JOIN {_unnested(map(_array, _key(table)))} "
         f"AS k ({', '.join(map(_name, table.key))}) "
         f"ON {' AND '.join(f't.{_name(n)} = k.{_name(n)}' for n in table.key)}"
     )
@@ -52,7 +52,7 @@ def deleting(table: TableSpec) -> str:
     names = ", ".join(map(_name, table.key))
     return (
         f"DELETE FROM {_name(table.name)} WHERE ({names}) IN "
-        f"(SELECT * FROM unnest({', '.join(map(_array, _key(table)))}))"
+        f"(SELECT * FROM {_unnested(map(_array, _key(table)))})"
     )
 
 
@@ -61,11 +61,16 @@ def _writing(table: TableSpec, values: Sequence[str], where: str = "") -> str:
     rest = [name for name in names if name not in table.key]
     return (
         f"INSERT INTO {_name(table.name)} AS t ({', '.join(map(_name, names))}) "
-        f"SELECT * FROM unnest({', '.join(values)}) {where} "
+        f"SELECT * FROM {_unnested(values)} {where} "
         f"ON CONFLICT ({', '.join(map(_name, table.key))}) DO UPDATE SET "
         + ", ".join(f"{_name(name)} = excluded.{_name(name)}" for name in rest)
         + f' WHERE t."{table.guard}" {table.guarded} excluded."{table.guard}"'
     )
+
+
+def _unnested(arrays: Iterable[str]) -> str:
+    """The rows of some arrays. With its schema's name, `unnest` takes one array at a time."""
+    return f"ROWS FROM ({', '.join(f'pg_catalog.unnest({array})' for array in arrays)})"
 
 
 def _key(table: TableSpec) -> list[Column]:

@@ -261,6 +261,13 @@ SELECT
 FROM holdfast_queue AS q
 LEFT JOIN holdfast_event AS e ON q.data = '' AND e.position = q.position;
 
+-- The functions see this schema and the server's own, whatever the search path of the caller is. In these
+-- functions and in all our statements, every operator and function is called with exactly its own types:
+-- otherwise PostgreSQL would prefer one that anybody who may create objects in the schema has planted there.
+SELECT pg_catalog.set_config(
+    'search_path', pg_catalog.quote_ident(CAST(current_schema() AS text)) || CAST(', pg_temp' AS text), true
+);
+
 -- Appends events and returns their positions and versions, or nothing at all where the stream is
 -- not at the expected version or one of the ids is known. It never raises for these, so that a
 -- caller's transaction stays usable. Events of outbox projections go into the queue as well.
@@ -269,6 +276,7 @@ CREATE FUNCTION holdfast_append(
 ) RETURNS TABLE (event_position bigint, event_version bigint) LANGUAGE plpgsql
 -- A plan made while the journal was small must not scan it when it has grown.
 SET enable_seqscan = off
+SET search_path FROM CURRENT
 AS $$
 DECLARE
     v_current bigint;
@@ -288,20 +296,20 @@ BEGIN
     END IF;
     IF p_check_ids AND EXISTS (
         SELECT FROM holdfast_event e
-        WHERE e.id IN (SELECT (n.value ->> 'id')::uuid FROM json_array_elements(p_events) AS n)
+        WHERE e.id IN (SELECT (n.value ->> 'id'::text)::uuid FROM json_array_elements(p_events) AS n)
     ) THEN
         RETURN;
     END IF;
 
     -- Tells readers that positions above this bound may still appear: see settled.py. Once per
     -- transaction is enough, and keeps a transaction of many appends within the lock table.
-    IF coalesce(current_setting('holdfast.appending', true), '') = '' THEN
+    IF coalesce(current_setting('holdfast.appending'::text, true), '') = '' THEN
         PERFORM
             pg_advisory_xact_lock_shared(
-                (('holdfast_event'::regclass::oid::bigint & 32767) << 48)
-                | CASE WHEN s.is_called THEN s.last_value ELSE 0 END
+                (('holdfast_event'::regclass::oid::bigint & 32767::bigint) << 48)
+                | CASE WHEN s.is_called THEN s.last_value ELSE 0::bigint END
             ),
-            set_config('holdfast.appending', 'yes', true)
+            set_config('holdfast.appending'::text, 'yes'::text, true)
         FROM holdfast_event_position_seq s;
     END IF;
 
@@ -327,7 +335,7 @@ BEGIN
             MESSAGE = 'an outbox projection was registered or forgotten after this transaction began; '
                 'try again';
     END IF;
-    FOR n IN 1 .. cardinality(v_registry.projections) LOOP
+    FOR n IN 1 .. pg_catalog.cardinality(v_registry.projections) LOOP
         v_projection := v_registry.projections[n];
         v_types := v_registry.types[n];
         v_now := clock_timestamp();
@@ -368,7 +376,9 @@ CREATE INDEX holdfast_sent_at ON holdfast_sent (sent_at);
 -- p_once, a message that was sent before is not sent again.
 CREATE FUNCTION holdfast_send(
     p_topic text, p_key text, p_id uuid, p_data text, p_metadata text, p_at timestamptz, p_once boolean
-) RETURNS TABLE (sink text, message_position bigint) LANGUAGE plpgsql AS $$
+) RETURNS TABLE (sink text, message_position bigint) LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
 DECLARE
     v_registry holdfast_registry;
     v_is_new boolean;
@@ -379,7 +389,7 @@ BEGIN
             ERRCODE = 'serialization_failure',
             MESSAGE = 'a sink was registered or forgotten after this transaction began; try again';
     END IF;
-    FOR n IN 1 .. cardinality(v_registry.projections) LOOP
+    FOR n IN 1 .. pg_catalog.cardinality(v_registry.projections) LOOP
         CONTINUE WHEN v_registry.types[n] <> '{*}' AND p_topic <> ALL (v_registry.types[n]::text[]);
         sink := v_registry.projections[n];
         IF p_once AND v_is_new IS NULL THEN
@@ -395,7 +405,7 @@ BEGIN
         INSERT INTO holdfast_lane AS l (projection, feed, lane, events, due_at)
         VALUES (sink, 'messages', p_key, 1, clock_timestamp())
         ON CONFLICT (projection, feed, lane) DO UPDATE SET events = l.events + 1;
-        message_position := nextval('holdfast_message_position');
+        message_position := nextval('holdfast_message_position'::regclass);
         INSERT INTO holdfast_queue (
             projection, feed, lane, position, stream, version, event_id, event_type, data, metadata,
             recorded_at, status, created_at, updated_at

@@ -3,5 +3,5 @@
 UPDATE holdfast_queue
 SET
     status = 'processing', attempts = attempts + CASE WHEN status = 'processing' THEN 0 ELSE 1 END,
-    claimed_by = :worker, claimed_until = clock_timestamp() + make_interval(secs => :lease_seconds)
+    claimed_by = :worker, claimed_until = clock_timestamp() + make_interval(secs => CAST(:lease_seconds AS double precision))
 WHERE id = ANY (ARRAY(SELECT CAST(json_array_elements_text(CAST(:ids AS json)) AS bigint)))

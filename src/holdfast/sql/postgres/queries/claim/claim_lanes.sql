@@ -2,7 +2,7 @@
 -- the lanes that have been due longest, until the lease ends. Those whose heads have failed before have a
 -- limit of their own.
 UPDATE holdfast_lane AS l
-SET token = :token, due_at = clock_timestamp() + make_interval(secs => :lease_seconds)
+SET token = :token, due_at = clock_timestamp() + make_interval(secs => CAST(:lease_seconds AS double precision))
 WHERE
     l.projection = :projection AND l.feed = :feed
     AND l.lane = ANY (

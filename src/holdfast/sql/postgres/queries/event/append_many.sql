@@ -2,10 +2,10 @@
 SELECT a.event_position, a.event_version
 FROM (
     SELECT
-        CAST(n.value ->> 'append' AS integer) AS append,
-        min(n.value ->> 'stream') AS stream,
-        min(CAST(n.value ->> 'expected' AS bigint)) AS expected,
-        json_agg(n.value ORDER BY n.ordinal) AS events
+        CAST(n.value ->> CAST('append' AS text) AS integer) AS append,
+        min(n.value ->> CAST('stream' AS text)) AS stream,
+        min(CAST(n.value ->> CAST('expected' AS text) AS bigint)) AS expected,
+        pg_catalog.json_agg(n.value ORDER BY n.ordinal) AS events
     FROM json_array_elements(CAST(:events AS json)) WITH ORDINALITY AS n (value, ordinal)
     GROUP BY 1
     ORDER BY 1

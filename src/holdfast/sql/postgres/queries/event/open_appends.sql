@@ -8,7 +8,7 @@ WHERE
     AND l.granted
     AND l.mode = 'ShareLock'
     AND l.objsubid = 1
-    AND l.classid::bigint >> 16 = 'holdfast_event'::regclass::oid::bigint & 32767
+    AND l.classid::bigint >> 16 = 'holdfast_event'::regclass::oid::bigint & 32767::bigint
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND (((l.classid::bigint & 65535) << 32) | l.objid::bigint) < :before
+    AND (((l.classid::bigint & 65535::bigint) << 32) | l.objid::bigint) < :before
 ORDER BY a.xact_start

@@ -8,11 +8,11 @@ SET
 FROM (
     SELECT
         f.feed,
-        array_agg(t.projection ORDER BY t.projection) FILTER (WHERE t.projection IS NOT NULL) AS projections,
-        array_agg(t.types ORDER BY t.projection) FILTER (WHERE t.projection IS NOT NULL) AS types
+        pg_catalog.array_agg(t.projection ORDER BY t.projection) FILTER (WHERE t.projection IS NOT NULL) AS projections,
+        pg_catalog.array_agg(t.types ORDER BY t.projection) FILTER (WHERE t.projection IS NOT NULL) AS types
     FROM holdfast_registry AS f
     LEFT JOIN (
-        SELECT o.feed, o.projection, CAST(array_agg(o.event_type ORDER BY o.event_type) AS text) AS types
+        SELECT o.feed, o.projection, CAST(pg_catalog.array_agg(o.event_type ORDER BY o.event_type) AS text) AS types
         FROM holdfast_outbox_type AS o
         GROUP BY o.feed, o.projection
     ) AS t ON t.feed = f.feed
