@@ -16,6 +16,7 @@ from holdfast.catalog import (
 )
 from holdfast.errors import ConfigError, ProjectionFaulted, StoreUnavailable, WaitTimeout
 from holdfast.logs import guarded
+from holdfast.model import arguments
 from holdfast.model.definition import Definition, Foreign, Log
 from holdfast.model.definition import Outbox as OutboxDelivery
 from holdfast.model.event_types import EventTypes
@@ -59,8 +60,11 @@ class App(Operations):
         clock: Clock | None = None,
         events: EventTypes | None = None,
     ) -> None:
-        if max_payload_bytes < 1:
-            raise ConfigError(f"max_payload_bytes is {max_payload_bytes}; it must be 1 or more")
+        arguments.whole("max_payload_bytes", max_payload_bytes, least=1)
+        if type(auto_migrate) is not bool:
+            raise ConfigError(f"auto_migrate is {auto_migrate!r}; it is True or False")
+        if events is not None and not isinstance(events, EventTypes):
+            raise ConfigError(f"events is {events!r}; it is an EventTypes, or None")
         super().__init__(url, auto_migrate=auto_migrate, clock=clock, events=events)
         records = EventEncoder(self.events, self._clock, max_payload_bytes=max_payload_bytes)
         self.journal = Journal(
@@ -141,8 +145,18 @@ class App(Operations):
 
         return register if cls is None else register(cls)
 
-    def sink(self, **settings: Unpack[SinkSettings]) -> Callable[[type[S]], type[S]]:
+    @overload
+    def sink(self, cls: type[S]) -> type[S]: ...
+
+    @overload
+    def sink(self, **settings: Unpack[SinkSettings]) -> Callable[[type[S]], type[S]]: ...
+
+    def sink(
+        self, cls: type[S] | None = None, **settings: Unpack[SinkSettings]
+    ) -> type[S] | Callable[[type[S]], type[S]]:
         """Registers a Projection class that takes messages, which `app.outbox.send` sends.
+
+        Usable as `@app.sink` or with settings.
 
         Its handlers are for topics: `@on("orders")`. A message comes as an event whose type is the
         topic and whose stream is the key; messages of one key come in the order in which they were
@@ -154,7 +168,7 @@ class App(Operations):
             self._add(sink, sink_definition_of(sink, self.events, settings))
             return sink
 
-        return register
+        return register if cls is None else register(cls)
 
     @property
     def projections(self) -> tuple[str, ...]:
@@ -182,6 +196,8 @@ class App(Operations):
 
     def listen(self, listener: Listener) -> None:
         """Calls `listener` with every signal, on the runner's thread; what it raises is logged."""
+        if not callable(listener):
+            raise ConfigError(f"a listener is a function, not {listener!r}")
         self._signals.listen(guarded(listener))
 
     # Running
@@ -247,6 +263,8 @@ class App(Operations):
         Where another process runs a projection, waits for it to get there. Raises
         ProjectionFaulted if one stops, after the others have arrived.
         """
+        if timeout_seconds is not None:
+            arguments.seconds("timeout_seconds", timeout_seconds)
         supervisor = self.supervise(until=self.journal.head())
         supervisor.start()
         arrived = supervisor.join(timeout_seconds)
@@ -283,6 +301,9 @@ class App(Operations):
             raise ConfigError(
                 f"projection {name!r} reads several feeds; say which one: feed='topic[partition]'"
             )
+        arguments.whole("position", position)
+        arguments.text_or_none("feed", feed)
+        arguments.seconds("timeout_seconds", timeout_seconds)
         deadline = self._clock.monotonic() + timeout_seconds
         self._prepare()
         while True:

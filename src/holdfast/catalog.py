@@ -75,7 +75,11 @@ def delivery_of(settings: ProjectionSettings) -> Delivery:
         raise ConfigError("delivery='outbox' is for the journal, and not for a source")
     if source is not None and settings["start"] != "start":
         raise ConfigError("start= is for the journal; say where to begin in the source: start=…")
+    if type(settings["strict"]) is not bool:
+        raise ConfigError(f"strict is {settings['strict']!r}; it is True or False")
     outbox = outbox_of(settings)
+    if source is not None and not hasattr(source, "foreign_feed"):
+        raise ConfigError(f"source is {source!r}; it is a KafkaSource, or None for the journal")
     if source is not None:
         return Foreign(source.foreign_feed())
     if delivery == "outbox":
@@ -169,7 +173,7 @@ class Catalog:
     def find(self, projection: str | type) -> Definition:
         """A projection or a sink, by its name or its class."""
         name = self._classes.get(projection) if isinstance(projection, type) else projection
-        if name is None or name not in self._definitions:
+        if not isinstance(name, str) or name not in self._definitions:
             known = ", ".join(self._definitions) or "none"
             raise ConfigError(f"there is no projection {projection!r}; the app has: {known}")
         return self._definitions[name]

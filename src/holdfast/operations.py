@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.assembly import Assembly
 from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted, WaitTimeout
+from holdfast.model import arguments
 from holdfast.model.compile_projection import check_shards
 from holdfast.model.definition import Definition, Handle, Publish
 from holdfast.model.start import Target, check_target
@@ -172,6 +173,7 @@ class Operations(Assembly):
         Returns the position. Raises ConfigError, with the reason, where events that are applied
         again would not leave the rows as they are.
         """
+        arguments.whole_or_none("to", to)
         definition = self._catalog.find_projection(projection, "be rewound")
         self._prepare()
         position = lifecycle.rewind(self._database, definition, to, self._changed(by, note))

@@ -185,7 +185,7 @@ def import_(app: App, file: str, as_json: bool) -> None:
 def _object(text: bytes, what: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise click.UsageError(f"{what} is not a JSON object: {error}") from error
     return found
 

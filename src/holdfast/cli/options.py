@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import getpass
+import math
 import os
 from collections.abc import Callable
 from typing import Any
 
 import click
+
+from holdfast.model.arguments import MAX_SECONDS
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
@@ -29,6 +32,23 @@ def limit_option(default: int, text: str) -> Option:
     """Adds --limit, which is at least 1."""
     number = click.IntRange(min=1)
     return click.option("--limit", type=number, default=default, metavar="N", help=text)
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds that can be waited for."""
+
+    name = "seconds"
+
+    def __init__(self, *, min: float, min_open: bool = False) -> None:
+        super().__init__(min=min, max=MAX_SECONDS, min_open=min_open)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
 
 
 def os_user() -> str:

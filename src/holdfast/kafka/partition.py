@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.errors import ConfigError
+
+_NUMBER = re.compile("0|[1-9][0-9]{0,9}")
+"""A partition's number as Kafka writes it; others would be other names of the same feed."""
 
 
 class Partition(NamedTuple):
@@ -24,6 +28,6 @@ def partition_of(feed: str, topics: Iterable[str]) -> Partition:
     """The partition that a feed's name means; raises ConfigError if it is none of these topics."""
     for topic in topics:
         number = feed.removeprefix(f"{topic}[").removesuffix("]")
-        if feed == f"{topic}[{number}]" and number.isdecimal():
+        if feed == f"{topic}[{number}]" and _NUMBER.fullmatch(number):
             return Partition(topic, int(number))
     raise ConfigError(f"{feed!r} is not a partition of {', '.join(topics)}")

@@ -20,4 +20,5 @@ feed_names          names of the journal, its shards and messages
 lane                a closed lane, and the lane of unknown events
 foreign_feed        a feed that another system writes
 validate            checks of settings
+arguments           checks of what callers and operators pass
 """

@@ -346,6 +346,11 @@ def _tables(
             )
         return {name: spec}
     tables: dict[str, str | TableSpec] = {}
+    if not isinstance(instance.tables, Mapping):
+        raise ConfigError(
+            f"{where}: tables is {instance.tables!r}; it is a dict from the name of each table to "
+            "its CREATE TABLE statement or its row type"
+        )
     for table, declared in instance.tables.items():
         check_identifier(table, f"{where}, table {table!r}")
         tables[table] = declared if isinstance(declared, str) else table_of(declared, name=table)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from holdfast.errors import AppendError, ConfigError
+from holdfast.model import arguments
 from holdfast.model.event import RawEvent, check_stream
 from holdfast.model.event_types import EventTypes
 from holdfast.model.feed_names import JOURNAL, MESSAGES
@@ -88,10 +89,11 @@ class Outbox:
             )
         if self.mode not in MODES:
             raise ConfigError(f"mode is {self.mode!r}; it is one of {', '.join(MODES)}")
-        if self.inline_seconds is not None and not self.inline_seconds > 0:
-            raise ConfigError(f"inline_seconds is {self.inline_seconds!r}; it must be more than 0")
-        if not self.keep_seconds >= 0:
-            raise ConfigError(f"keep_seconds is {self.keep_seconds!r}; it must be 0 or more")
+        if self.inline_seconds is not None:
+            arguments.seconds("inline_seconds", self.inline_seconds)
+        if self.inline_seconds == 0:
+            raise ConfigError("inline_seconds is 0; it must be more than 0, or None")
+        arguments.seconds("keep_seconds", self.keep_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,8 +120,8 @@ class EventTypes:
                     'a dict has no type name; append NewEvent({…}, type="SomethingHappened")'
                 )
             entry = self._by_name.get(check_type(type_name)) or _EventType(type_name)
-            plain = plain_json(payload, what=f"payload of event type {type_name!r}")
-            raw = msgspec.json.encode(plain)
+            what = f"payload of event type {type_name!r}"
+            raw = _json(plain_json(payload, what=what), what)
         else:
             name = self.name_of(type(payload))
             entry = self._by_class[type(payload)]
@@ -242,7 +242,7 @@ def encode_metadata(metadata: Mapping[str, Any] | None, *, schema_version: int) 
     plain.pop(VERSION_KEY, None)
     if schema_version != 1:
         plain[VERSION_KEY] = schema_version
-    return _text(msgspec.json.encode(plain), "metadata")
+    return _text(_json(plain, "metadata"), "metadata")
 
 
 def plain_json(value: Mapping[str, Any], *, what: str) -> dict[str, Any]:
@@ -252,6 +252,13 @@ def plain_json(value: Mapping[str, Any], *, what: str) -> dict[str, Any]:
     except RecursionError:
         raise PayloadError(f"{what} is nested too deep") from None
     return plain
+
+
+def _json(plain: Mapping[str, Any], what: str) -> bytes:
+    try:
+        return msgspec.json.encode(plain)
+    except ValueError as error:  # A number of more digits than Python writes.
+        raise PayloadError(f"{what}: {error}") from error
 
 
 def describe(error: BaseException) -> str:

@@ -238,6 +238,8 @@ def _check_columns(where: str, row_type: type, columns: tuple[Column, ...]) -> N
 
 def check_identifier(name: str, where: str) -> None:
     """Raises ConfigError if `name` can't name a table or column on every database."""
+    if not isinstance(name, str):
+        raise ConfigError(f"{where}: a name is a str, not {type(name).__name__}")
     encoded = name.encode(errors="replace")
     if not name or "\0" in name or len(encoded) > MAX_NAME_BYTES:
         raise ConfigError(f"{where}: a name has 1 to {MAX_NAME_BYTES} bytes and no NUL")

@@ -10,7 +10,7 @@ import click
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.confirm import confirm
-from holdfast.cli.options import change_options, confirmed_change_options
+from holdfast.cli.options import Seconds, change_options, confirmed_change_options
 from holdfast.cli.output import plural, print_result
 
 
@@ -71,7 +71,7 @@ def depose(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) ->
 @click.option(
     "--timeout",
     "timeout_seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(min=0, min_open=True),
     metavar="SECONDS",
     help="Stop waiting after this time. Workers go on with the change.",
 )

@@ -16,7 +16,7 @@ import click
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.operate.status_view import view_of
-from holdfast.cli.options import json_option
+from holdfast.cli.options import Seconds, json_option
 from holdfast.cli.output import one_line, print_result, print_rows, stdout_console
 from holdfast.errors import StoreUnavailable
 from holdfast.model.feed_names import JOURNAL, MESSAGES
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--interval",
     "interval_seconds",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(min=0.1),
     default=1.0,
     metavar="SECONDS",
     help="Interval of --watch.",

@@ -16,6 +16,7 @@ import click
 
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
+from holdfast.cli.options import Seconds
 from holdfast.cli.output import plural
 from holdfast.cli.run.processes import EXIT_FAULTED, ProcessGroup, own_share
 from holdfast.runtime.run.supervisor import Supervisor
@@ -48,7 +49,7 @@ def _address(
 @click.option("--exit-on-fault", is_flag=True, help="End as soon as a projection faults.")
 @click.option(
     "--stop-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(min=0, min_open=True),
     default=20.0,
     metavar="SECONDS",
     help="Timeout of a stop, which waits for handlers to return.",

@@ -28,6 +28,8 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.errors import ConfigError
+from holdfast.model import arguments
 from holdfast.model.event import RawEvent
 from holdfast.runtime.store.faults import stacktrace_of, text_of
 
@@ -170,6 +172,21 @@ class QueueSelection(msgspec.Struct, frozen=True, kw_only=True):
     error_type: str | None = None
     event_type: str | None = None
     older_than_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.ids, tuple | list):
+            raise ConfigError(f"ids is {arguments.shown(self.ids)}; it is a tuple of numbers")
+        for item_id in self.ids:
+            arguments.whole("id", item_id)
+        for name in ("projection", "lane", "error_type", "event_type"):
+            arguments.text_or_none(name, getattr(self, name))
+        arguments.whole_or_none("version", self.version)
+        if self.older_than_seconds is not None:
+            arguments.seconds("older_than_seconds", self.older_than_seconds)
+        if self.status is not None and self.status not in STATUSES:
+            raise ConfigError(
+                f"status is {arguments.shown(self.status)}; it is one of {', '.join(STATUSES)}"
+            )
 
 
 class QueueCount(msgspec.Struct, frozen=True):

@@ -60,6 +60,9 @@ class EventEncoder:
     ) -> EncodedEvent:
         """One event, checked."""
         new = event if isinstance(event, NewEvent) else NewEvent(event)
+        for given in (metadata, new.metadata):
+            if given is not None and not isinstance(given, Mapping):
+                raise AppendError(f"metadata is a dict, not {type(given).__name__}")
         encoded = self._types.encode(new.data, type_name=new.type)
         own = {**(metadata or {}), **(new.metadata or {})}
         stored = encode_metadata(own, schema_version=encoded.schema_version)

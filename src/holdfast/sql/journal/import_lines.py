@@ -150,6 +150,8 @@ def _ready(journal: Journal, number: int, text: bytes, now: datetime) -> _Ready:
         return _Ready(number, line.stream, line.version, journal.records.raw(event))
     except PayloadError as error:
         raise AppendError(describe(error.__cause__ or error)) from error
+    except RecursionError:
+        raise AppendError("is not an event: it is nested too deep") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:
         raise AppendError(f"is not an event: {error}") from error
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.errors import AppendError, ConcurrencyError, StoreConflict
+from holdfast.model import arguments
 from holdfast.model.event import Appended, Event, RawEvent, check_stream
 from holdfast.model.event_types import EventTypes
 from holdfast.sql.database import Database, Row, Run, handled_database
@@ -121,6 +122,8 @@ class Journal:
 
     def read_raw(self, *, after: int = 0, limit: int | None = None) -> Iterator[RawEvent]:
         """As `read`, with payloads as they are stored."""
+        arguments.whole("after", after)
+        arguments.whole_or_none("limit", limit)
         self._prepare()
         left = limit
         while left is None or left > 0:
@@ -145,6 +148,8 @@ class Journal:
     ) -> Iterator[RawEvent]:
         """As `read_stream`, with payloads as they are stored."""
         check_stream(stream)
+        arguments.whole("after_version", after_version)
+        arguments.whole_or_none("limit", limit)
         self._prepare()
         left = limit
         while left is None or left > 0:
@@ -183,6 +188,7 @@ class Journal:
         self, *, after: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> Iterator[RawEvent]:
         """As `tail`, with payloads as they are stored."""
+        arguments.whole_or_none("after", after)
         if after is None:
             self._prepare()
             with self._database.reading() as connection:
@@ -281,7 +287,8 @@ def drive(steps: Steps, run: Run) -> Appended:
 def _check_expected(expected: object) -> None:
     if expected is not None and (not isinstance(expected, int) or isinstance(expected, bool)):
         raise AppendError(f"expected_version is {expected!r}; it is a number, or None for any")
-    if isinstance(expected, int) and expected < 0:
+    if isinstance(expected, int) and not 0 <= expected <= arguments.MAX_NUMBER:
         raise AppendError(
-            f"expected_version is {expected}; 0 means that the stream must not exist yet"
+            f"expected_version is {arguments.shown(expected)}; 0 means that the stream must not "
+            "exist yet"
         )

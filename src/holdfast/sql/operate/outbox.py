@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.errors import AppendError, ConfigError
+from holdfast.model import arguments
 from holdfast.model.definition import MODES, Mode
 from holdfast.model.event import NewEvent, check_stream
 from holdfast.model.feed_names import JOURNAL
@@ -147,6 +148,7 @@ class Outbox:
     def report(self, *, status: Status | None = None, limit: int = 10) -> Sequence[OutboxReport]:
         """The state of each projection, with its oldest items in a status, or oldest failures."""
         self._prepare()
+        arguments.whole("limit", limit)
         with self._database.reading() as connection:
             found = connection.run("outboxes")
             relays = connection.run("relays")

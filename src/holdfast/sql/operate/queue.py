@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import ConfigError, HoldfastError, StoreConflict
+from holdfast.model import arguments
 from holdfast.model.event import RawEvent
 from holdfast.model.feed_names import JOURNAL, is_ours, shards_in
 from holdfast.model.foreign_feed import UNDECODABLE
@@ -73,9 +74,10 @@ class Queue:
         self, selection: QueueSelection | None = None, *, limit: int = 100, after_id: int = 0
     ) -> Sequence[QueueItem]:
         """Items that fit the selection, oldest first; go on with the last one's id."""
+        selection = QueueSelection() if selection is None else _checked(selection)
         self._prepare()
         with self._database.reading() as connection:
-            return self._find(connection, selection or QueueSelection(), limit, after_id)
+            return self._find(connection, selection, limit, after_id)
 
     def get(self, item_id: int) -> QueueItem:
         """One item, with its payload, its errors and its attempts."""
@@ -125,6 +127,8 @@ class Queue:
     ) -> QueueChange:
         """Has failed and dead items tried once more, at a time; their attempts still count."""
         change = self._by(by, note)
+        if at is not None:
+            arguments.moment("at", at)
         when = {"next_attempt_at": at or change.at}
         return self._change("retry", selection, change, limit, dry_run, when)
 
@@ -173,6 +177,9 @@ class Queue:
         wrong with the event.
         """
         refuse_handlers(self._database, "the queue")
+        arguments.text("projection", projection)
+        arguments.text("feed", feed)
+        arguments.whole("position", position)
         self._prepare()
         change, history = self._by(by, note), NO_FAILURE
         if error is not None:
@@ -240,6 +247,8 @@ class Queue:
         values: Mapping[str, Any] | None = None,
         then: Callable[[Connection, QueueItem], None] | None = None,
     ) -> QueueChange:
+        arguments.whole("limit", limit)
+        _checked(selection)
         self._prepare()
         if dry_run:
             with self._database.reading() as connection:
@@ -341,6 +350,12 @@ class Queue:
 
     def _by(self, by: str, note: str | None) -> ChangedBy:
         return ChangedBy(by, self._clock.now(), note)
+
+
+def _checked(selection: QueueSelection) -> QueueSelection:
+    if not isinstance(selection, QueueSelection):
+        raise ConfigError(f"{selection!r} is not a QueueSelection, which says what is selected")
+    return selection
 
 
 def _age(now: datetime, since: Any) -> float:

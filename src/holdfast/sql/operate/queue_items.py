@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import ConfigError, HoldfastError
+from holdfast.errors import HoldfastError
+from holdfast.model import arguments
 from holdfast.model.lane import lane_name
-from holdfast.runtime.store.queue_items import STATUSES, QueueItem, QueueSelection
+from holdfast.runtime.store.queue_items import QueueItem, QueueSelection
 from holdfast.sql.database import Connection, Row
 from holdfast.sql.values import struct_of
 
@@ -27,8 +28,8 @@ def find_items(
     now: datetime,
 ) -> Sequence[QueueItem]:
     """Items that fit a selection, oldest first."""
-    if selection.status is not None and selection.status not in STATUSES:
-        raise ConfigError(f"status {selection.status!r} is not one of {', '.join(STATUSES)}")
+    arguments.whole("limit", limit)
+    arguments.whole("after_id", after_id)
     if selection.ids:
         found = [connection.run("get_item", {"id": id_}) for id_ in sorted(selection.ids)]
         return [_item(rows[0]) for rows in found if rows][:limit]
@@ -48,6 +49,7 @@ def find_items(
 
 def get_item(connection: Connection, item_id: int) -> QueueItem:
     """One item; raises if there is none."""
+    arguments.whole("item_id", item_id)
     rows = connection.run("get_item", {"id": item_id})
     if not rows:
         raise HoldfastError(f"the queue has no item {item_id}; holdfast queue list shows all")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from holdfast.errors import ConfigError
+from holdfast.model import arguments
 from holdfast.runtime.store.queue_items import AuditRow
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.values import as_json, struct_of
@@ -22,8 +22,8 @@ class ChangedBy:
     note: str | None = None
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.by, str) and self.by.strip()):
-            raise ConfigError(f"by is {self.by!r}; the audit needs the name of who changes it")
+        arguments.actor("by", self.by)
+        arguments.text_or_none("note", self.note)
 
     def write(
         self, connection: Connection, action: str, projection: str, subject: Mapping[str, Any]
@@ -36,6 +36,7 @@ class ChangedBy:
 
 def read_audit(database: Database, projection: str | None, limit: int) -> list[AuditRow]:
     """The latest changes first."""
+    arguments.whole("limit", limit)
     with database.reading() as connection:
         rows = connection.run("read_audit", {"projection": projection, "limit": limit})
     return [struct_of(AuditRow, row) for row in rows]
