@@ -5,6 +5,7 @@ What belongs to one process (threads, locks, the head reader) is made anew in th
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from contextlib import closing
@@ -14,7 +15,7 @@ from weakref import WeakSet
 
 from holdfast.catalog import Catalog
 from holdfast.clock import SystemClock
-from holdfast.errors import HoldfastError
+from holdfast.errors import Fenced, HoldfastError
 from holdfast.logs import log_signal
 from holdfast.model.definition import Definition, Foreign, Log, lane_of
 from holdfast.model.definition import Outbox as OutboxDelivery
@@ -124,6 +125,13 @@ class Assembly:
         return SqlSession(self._database)
 
     def _context(self, definition: Definition) -> RunnerContext:
+        pid = os.getpid()
+
+        def open_session() -> SqlSession:
+            if os.getpid() != pid:
+                raise Fenced("this process was forked by a handler; its parent runs the projection")
+            return self._open_session()
+
         def open_source(session: object) -> Source:
             assert isinstance(session, SqlSession)
             shares = len(self._catalog.names) > 1 or definition.shards > 1
@@ -137,7 +145,7 @@ class Assembly:
 
         return RunnerContext(
             feed=definition.feed,
-            open_session=self._open_session,
+            open_session=open_session,
             open_source=open_source,
             leases=SqlLeases(self._database, self._head_reader),
             types=self.events,

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
@@ -328,3 +329,33 @@ def test_a_child_forked_inside_a_handler_is_refused_sqlite(sqlite_url: str, fork
         assert fork(lambda: app.journal.append("child", [Reserved()])).await_end() == 0
     assert ended == [0]
     assert counts(sqlite_url) == {"warm": 1, "child": 1}
+
+
+@pytest.mark.parametrize("delivery", ["log", "outbox"])
+def test_a_child_that_returns_from_a_handler_runs_nothing(
+    store_url: str, delivery: Literal["log", "outbox"]
+) -> None:
+    """The parent goes on, and the child ends: it would wait to take over from its parent."""
+    children: list[int] = []
+
+    with App(store_url) as app:
+
+        @app.projection(delivery=delivery)
+        class Forking(Projection):
+            @on("Reserved")
+            def reserved(self, event: Event[NewEvent], tx: Tx) -> None:
+                if not children:
+                    children.append(os.fork())
+
+        with app.running():
+            app.journal.append("a", [Reserved()])
+            position = app.journal.append("a", [Reserved()]).position
+            app.wait_for("forking", position, timeout_seconds=WAIT_SECONDS)
+            (child,) = children
+            try:
+                ended = lambda: os.waitpid(child, os.WNOHANG)[0] == child  # noqa: E731
+                wait_until(ended, WAIT_SECONDS, "the child to end")
+            except BaseException:
+                os.kill(child, signal.SIGKILL)
+                raise
+        assert [s.last_error for s in app.status()] == [None]

@@ -1,9 +1,27 @@
-"""WakeSignal: wakes waiting threads."""
+"""WakeSignal wakes waiting threads, StopSignal ends them."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+
+
+class StopSignal(threading.Event):
+    """Set when a worker is to end; and in the child of a fork, where none of them goes on.
+
+    Such a child exists when a handler forks and both processes return from it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pid = os.getpid()
+
+    def is_set(self) -> bool:
+        return super().is_set() or os.getpid() != self._pid
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.is_set() or super().wait(timeout)
 
 
 class WakeSignal:

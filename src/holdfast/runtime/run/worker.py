@@ -42,7 +42,7 @@ from holdfast.runtime.store.faults import (
 from holdfast.runtime.store.leases import Leases
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
-from holdfast.runtime.wake import WakeSignal
+from holdfast.runtime.wake import StopSignal, WakeSignal
 from holdfast.texts import clean
 
 
@@ -70,7 +70,7 @@ class Worker(ABC):
         self.fault: Fault | None = None
         self.crashed = False
         self._context, self._limits, self._until = context, context.limits, until
-        self._stop = threading.Event()
+        self._stop = StopSignal()
         self._arrived = False
         self._failing = threading.Lock()
         self._failures, self._failing_since = 0, context.clock.now()
