@@ -28,6 +28,11 @@ def _meaning(error: Exception, database: Database) -> HoldfastError | None:
                 return AppendError(f"this transaction has failed before; {AGAIN}")
             case "25006":
                 return AppendError("this transaction is read-only; append in one that may write")
+            case "42501":
+                return AppendError(
+                    f"{_first_line(cause)}: the role of this connection needs the rights of a role "
+                    f"that appends; {AGAIN}"
+                )
             case "42P01" | "42883" | "3F000":
                 return _no_tables()
             case "23505":

@@ -13,6 +13,7 @@ pooler          connection poolers, and whether they keep sessions
 limits          settings of a connection, and limits of time
 pool            connections for appends and quick reads
 waits           who waits for whom, as errors tell it
+privileges      rights that a role lacks
 leases          advisory locks, and the connection that holds them
 notify          notifications to other processes
 """

@@ -34,6 +34,7 @@ try:
     from holdfast.sql.postgres.notify import Notifier
     from holdfast.sql.postgres.pool import Pool
     from holdfast.sql.postgres.pooler import ADVICE, check_mode, is_pooled
+    from holdfast.sql.postgres.privileges import missing_right
     from holdfast.sql.postgres.waits import stream_holder, waits_of, was_cancelled
 except ImportError as missing:  # pragma: no cover
     raise ConfigError("PostgreSQL needs psycopg: pip install 'holdfast[postgres]'") from missing
@@ -92,6 +93,7 @@ class PostgresDatabase:
                 "client_encoding": "UTF8",  # array_packing encodes texts as UTF-8.
             }
         )
+        self._role = None if given.get("user") is None else str(given["user"])
         self._has_sessions = False
         """Whether a pooler is between that keeps sessions."""
         self._begin_process()
@@ -214,12 +216,15 @@ class PostgresDatabase:
                 return kind(f"{self.url}: {self.url.hide(str(cause))}")
         return None
 
-    def own_failure(self, error: psycopg.Error) -> StoreUnavailable | None:
+    def own_failure(self, error: psycopg.Error) -> HoldfastError | None:
         """As `unavailable`, for a statement of our own: no event is to blame if it is cancelled."""
         if isinstance(error, psycopg.errors.QueryCanceled):
             # By an operator, or by a timeout.
             message = self.url.hide(str(error).strip())
             return StoreUnavailable(f"{self.url}: a statement was cancelled: {message}")
+        denied = psycopg.errors.InsufficientPrivilege | psycopg.errors.InvalidSchemaName
+        if isinstance(error, denied):
+            return missing_right(error, self._role)
         return self.unavailable(error)
 
     def refused(self, error: BaseException) -> bool:
