@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from holdfast.errors import ConfigError
+from holdfast.model.arguments import MAX_NUMBER, shown
 
 Target = Literal["now"] | int | datetime
 """The end of the journal; a position, with whose next event to go on; or a time."""
@@ -24,7 +25,7 @@ def check_target(name: str, value: object, or_else: str = "") -> None:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ConfigError(f"{name} is {value!r}, which needs a time zone, as in tzinfo=UTC")
-    elif value != "now" and (type(value) is not int or value < 0):
+    elif value != "now" and not (type(value) is int and 0 <= value <= MAX_NUMBER):
         raise ConfigError(
-            f"{name} is {value!r}; it is {or_else}'now', a position (0 or more) or a datetime"
+            f"{name} is {shown(value)}; it is {or_else}'now', a position or a datetime"
         )
