@@ -224,7 +224,8 @@ class Relay(Worker):
         """Claims for all idle executors, or waits until there is something to claim."""
         shares, finished = self._shares, self._shares.finished
         idle = shares.idle(TEND_SECONDS)
-        if idle <= 0:
+        # The executor that is idle now may have opened the breaker.
+        if idle <= 0 or self._pause_until > self._context.clock.monotonic():
             return
         heard, claims, again = self._context.wake.count, executor.claims, shares.again
         token = f"{self._id}-{next(self._numbers)}"
@@ -336,6 +337,8 @@ class Relay(Worker):
     def _execute(self, executor: Executor, share: Share) -> None:
         try:
             pause_seconds = executor.work(share.token, share.claims)
+            if pause_seconds is not None:
+                self._pause_until = self._context.clock.monotonic() + pause_seconds
         except Exception as error:
             is_stores = isinstance(error, StoreUnavailable | StoreFailedAt)
             if is_stores or (not isinstance(error, Blocked) and self._was_reset()):
@@ -343,8 +346,6 @@ class Relay(Worker):
             raise
         finally:
             self._close(share, was_taken=True)
-        if pause_seconds is not None:
-            self._pause_until = self._context.clock.monotonic() + pause_seconds
         self._recovered()
 
     def _close(self, share: Share, *, was_taken: bool) -> None:
