@@ -115,7 +115,14 @@ def test_a_fault_is_durable_and_stops_no_other_projection(any_place: Place) -> N
     assert any_place.contents()["ledger"] == [("a", 5)]
     table = any_place.ok("status", "bank:app").out
     assert "ledger failed at position 2" in table
+    assert "attempt 1" in table
     assert "ValueError: a credit can't be negative …" in table
+    assert "in credited" not in table
+    for command in ("status", "explain"):
+        assert "in credited" in any_place.ok(command, "bank:app", "ledger").out
+    only = any_place.ok("status", "--app", "bank:app", "ledger", "--json").json["projections"]
+    assert [status["projection"] for status in only] == ["ledger"]
+    assert "no projection 'ledgre'" in any_place.run("status", "bank:app", "ledgre").error
 
 
 def test_the_process_ends_when_all_projections_have_faulted(any_place: Place) -> None:

@@ -24,6 +24,7 @@ FIELDS = {
     "events_processed",
     "feed",
     "head",
+    "is_faulted",
     "is_head_known",
     "lag_events",
     "lag_seconds",

@@ -22,3 +22,10 @@ def emptied_postgres_url(shared_postgres_url: str) -> str:
     with psycopg.connect(shared_postgres_url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     return shared_postgres_url
+
+
+@pytest.fixture(params=["sqlite_url", "emptied_postgres_url"])
+def quick_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database: the test runs once on each kind."""
+    url: str = request.getfixturevalue(request.param)
+    return url

@@ -55,7 +55,7 @@ COMMANDS = {
     "rewind": ("operate.checkpoint", "Move a projection back, so that events are applied again."),
     "run": ("run.command", "Run the projections of an app until SIGTERM or SIGINT."),
     "set": ("operate.settings", "Change settings of a projection while it runs, or show them."),
-    "status": ("operate.status", "Show the state, position and lag of each projection."),
+    "status": ("operate.status", "Show the state, position and lag of projections."),
 }
 """Each command's module, and the first line of its help."""
 

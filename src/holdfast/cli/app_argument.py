@@ -39,6 +39,7 @@ def takes_app(
     *names: str,
     numbers: str | None = None,
     assignments: str | None = None,
+    optional: str | None = None,
     log_level: int = logging.WARNING,
 ) -> Callable[[Command], Command]:
     """Gives a command the arguments `[MODULE:APP] names…`, --app and -v.
@@ -46,9 +47,14 @@ def takes_app(
     The command is called with the loaded app, which is closed afterwards, and with an argument for
     each name. Only the number of words tells whether the first is the app, so that a name is never
     taken for one. With `numbers` instead of names, the command gets any number of ids, as a tuple.
-    With `assignments`, it also gets a tuple of the words that have a `=`.
+    With `assignments`, it also gets a tuple of the words that have a `=`. With `optional` instead
+    of names, it gets a name or None; alone, a word with a colon is the app.
     """
-    shown_names = names if numbers is None else (f"[{numbers}...]",)
+    shown_names = names
+    if numbers is not None:
+        shown_names = (f"[{numbers}...]",)
+    elif optional is not None:
+        shown_names = (f"[{optional}]",)
     if assignments is not None:
         shown_names = (*shown_names, f"[{assignments}...]")
 
@@ -59,9 +65,13 @@ def takes_app(
             if assignments is not None:
                 assigned = (tuple(word for word in words if "=" in word),)
                 words = tuple(word for word in words if "=" not in word)
-            given, values = (
-                _split(words, names, app) if numbers is None else _split_numbers(words, app)
-            )
+            values: tuple[Any, ...]
+            if numbers is not None:
+                given, values = _split_numbers(words, app)
+            elif optional is not None:
+                given, values = _split_optional(words, optional, app)
+            else:
+                given, values = _split(words, names, app)
             level = logging.DEBUG if verbose else log_level
             logging.getLogger("holdfast").setLevel(level)
             try:
@@ -138,6 +148,17 @@ def _split(
     if len(words) > len(names) + 1:
         raise click.UsageError(f"Got unexpected extra argument {words[len(names) + 1]!r}.")
     return _only_app(words[0], app), words[1:]
+
+
+def _split_optional(
+    words: tuple[str, ...], name: str, app: str | None
+) -> tuple[str | None, tuple[str | None]]:
+    if not words:
+        return app, (None,)
+    if len(words) == 1 and ":" in words[0] and app is None:
+        return words[0], (None,)
+    given, (value,) = _split(words, (name,), app)
+    return given, (value,)
 
 
 def _split_numbers(

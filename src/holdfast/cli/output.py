@@ -76,6 +76,11 @@ def one_line(text: str, *, max_characters: int | None = None) -> str:
     return f"{line[:max_characters]}…"
 
 
+def traceback_lines(text: str) -> Iterator[str]:
+    """The lines of a stored traceback, as a terminal may show them."""
+    return (shown(line) for line in text.rstrip().splitlines())
+
+
 def utc(at: datetime) -> str:
     """A time in UTC, to the second."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -110,16 +110,9 @@ def measure(app: MeasuredApp) -> Values:
             values[catalogue.LAG_EVENTS][labels] = status.lag_events
             values[catalogue.LAG_TIME][labels] = status.lag_seconds
         values[catalogue.QUEUE_AGE][labels] = ages[status.projection]
-        states = {status.state, "faulted"} if _is_faulted(status) else {status.state}
+        states = {status.state, "faulted"} if status.is_faulted else {status.state}
         for state in STATES:
             values[catalogue.STATE][*labels, state] = float(state in states)
         for name in STATUSES:
             values[catalogue.QUEUE_ITEMS][*labels, name] = items[status.projection, name]
     return values
-
-
-def _is_faulted(status: ProjectionStatus) -> bool:
-    """Whether the projection has stopped at an error, which a pause hides in its state."""
-    if status.state == "paused":
-        return status.last_error is not None and status.leader is None
-    return status.state == "faulted"

@@ -13,7 +13,12 @@ from holdfast.model.definition import Mode
 
 @dataclass(frozen=True, slots=True)
 class LastError:
-    """Why a projection stopped."""
+    """Why a projection stopped, or why it tries an event again.
+
+    `at` is the last failure, `since` the first one of the same event. It has failed `attempts`
+    times, of `max_attempts` where it is tried again; None is no limit. Without an event there are
+    no attempts.
+    """
 
     type: str
     message: str
@@ -22,6 +27,15 @@ class LastError:
     position: int | None
     event_id: UUID | None
     event_type: str | None
+    since: datetime
+    attempts: int
+    max_attempts: int | None
+
+
+def attempt_of(error: LastError) -> str:
+    """The attempt in words: "attempt 3 of 8"; empty if no event was tried."""
+    limit = "" if error.max_attempts is None else f" of {error.max_attempts}"
+    return f"attempt {error.attempts}{limit}" if error.attempts else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +46,10 @@ class ProjectionStatus:
     lease, else `stopped`; `leader` is the holder of the lease, in any state. `lag_events` counts
     the positions between the checkpoint and the head, so rolled back appends can make it a little
     too large; it is 0 exactly when all events are applied. `lag_seconds` is the age of the oldest
-    event that is not applied. `waiting_until` and `waiting_for` say why it waits. `queued_events`
-    wait in `closed_lanes`. `needs_reset`: the rows don't match the checkpoint.
+    event that is not applied. `waiting_until` and `waiting_for` say why it waits. `last_error` is
+    why it has stopped (`is_faulted`, which a pause does not hide) or why it tries an event again,
+    until there is progress. `queued_events` wait in `closed_lanes`. `needs_reset`: the rows don't
+    match the checkpoint.
 
     On Kafka each partition is a feed, `position` is the next offset, and `lag_seconds` is the time
     since an event was last applied. If the brokers can't be asked, `is_head_known` is False, and
@@ -61,6 +77,7 @@ class ProjectionStatus:
     last_event_type: str | None
     last_processed_at: datetime | None
     last_error: LastError | None
+    is_faulted: bool = False
     needs_reset: bool = False
     paused_at: datetime | None = None
     paused_by: str | None = None

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.options import json_option
-from holdfast.cli.output import one_line, plural, print_result
+from holdfast.cli.output import one_line, plural, print_result, traceback_lines
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store.queue_items import EARLY, OUTSTANDING
 from holdfast.sql.operate.explain import Reason
@@ -43,6 +43,8 @@ def explain(app: App, projection: str, as_json: bool) -> None:
 def _details(reason: Reason) -> Iterator[str]:
     """Facts that the reason's text leaves out."""
     fields = reason.fields
+    if "error_stacktrace" in fields:
+        yield from traceback_lines(fields["error_stacktrace"])
     if reason.kind == "lanes_closed":
         heads = fields["heads"]
         for head in heads:

@@ -18,7 +18,7 @@ from holdfast.cli.app_argument import takes_app
 from holdfast.cli.operate.status_view import view_of
 from holdfast.cli.options import Seconds, json_option
 from holdfast.cli.output import one_line, print_result, print_rows, stdout_console
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.runtime.status import ProjectionStatus
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@takes_app()
+@takes_app(optional="PROJECTION")
 @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--interval",
@@ -38,28 +38,45 @@ if TYPE_CHECKING:
     help="Interval of --watch.",
 )
 @json_option
-def status(app: App, watch: bool, interval_seconds: float, as_json: bool) -> None:
-    """Show the state, position and lag of each projection.
+def status(
+    app: App, projection: str | None, watch: bool, interval_seconds: float, as_json: bool
+) -> None:
+    """Show the state, position and lag of projections.
 
     "behind" counts positions up to the journal's head. "lag" is the age of the oldest event that
     is not applied. "queued" counts events that wait in closed lanes; the column is there when any
     do. Below the table stand pauses, waits and errors.
 
+    With a name, only that projection is shown, with the traceback of its last error.
+
     With --watch, a terminal shows one table that changes. A pipe gets a table, or with --json a
     line, each time.
     """
     if not watch:
-        _print(app, as_json)
+        _print(app, projection, as_json)
         return
     with suppress(KeyboardInterrupt):
         if as_json or not sys.stdout.isatty():
-            _repeat(app, interval_seconds, as_json)
+            _repeat(app, projection, interval_seconds, as_json)
         else:
-            _live(app, interval_seconds)
+            _live(app, projection, interval_seconds)
 
 
-def read_statuses(app: App) -> list[ProjectionStatus]:
+def read_statuses(app: App, projection: str | None = None) -> list[ProjectionStatus]:
     """What has run on the database, and what is registered and has never run (at epoch 0)."""
+    found = _read(app)
+    if projection is None:
+        return found
+    own = [status for status in found if status.projection == projection]
+    if not own:
+        raise ConfigError(
+            f"there is no projection {projection!r} in the app, and none has run on its database; "
+            f"there is {', '.join(sorted({s.projection for s in found})) or 'none at all'}"
+        )
+    return own
+
+
+def _read(app: App) -> list[ProjectionStatus]:
     found = app.status()
     known = {status.projection for status in found}
     missing = [name for name in app.projections if name not in known]
@@ -95,36 +112,38 @@ def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
     ]
 
 
-def _print(app: App, as_json: bool) -> None:
-    statuses, known = read_statuses(app), app.projections
+def _print(app: App, projection: str | None, as_json: bool) -> None:
+    statuses, known = read_statuses(app, projection), app.projections
     fields = [{**asdict(status), "registered": status.projection in known} for status in statuses]
     empty = "the app has no projections, and none has run on its database"
-    print_rows(statuses, partial(view_of, registered=known), empty, as_json, projections=fields)
+    view = partial(view_of, registered=known, with_tracebacks=projection is not None)
+    print_rows(statuses, view, empty, as_json, projections=fields)
 
 
-def _repeat(app: App, interval_seconds: float, as_json: bool) -> None:
+def _repeat(app: App, projection: str | None, interval_seconds: float, as_json: bool) -> None:
     while True:
         try:
-            _print(app, as_json)
+            _print(app, projection, as_json)
         except StoreUnavailable as error:  # It may be back the next time.
             print_result(one_line(str(error)), as_json, error=str(error))
         sys.stdout.flush()
         time.sleep(interval_seconds)
 
 
-def _live(app: App, interval_seconds: float) -> None:
+def _live(app: App, projection: str | None, interval_seconds: float) -> None:
     from rich.live import Live
 
     with Live(console=stdout_console(), auto_refresh=False) as live:
         while True:
-            live.update(_view(app), refresh=True)
+            live.update(_view(app, projection), refresh=True)
             time.sleep(interval_seconds)
 
 
-def _view(app: App) -> RenderableType:
+def _view(app: App, projection: str | None) -> RenderableType:
     from rich.text import Text
 
     try:
-        return view_of(read_statuses(app), app.projections)
+        statuses = read_statuses(app, projection)
+        return view_of(statuses, app.projections, with_tracebacks=projection is not None)
     except StoreUnavailable as error:
         return Text(one_line(str(error)), style="red")

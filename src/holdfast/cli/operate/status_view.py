@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from json import dumps
 from typing import TYPE_CHECKING
 
-from holdfast.cli.output import Cell, one_line, plural, shown, table_of, utc
+from holdfast.cli.output import Cell, one_line, plural, shown, table_of, traceback_lines, utc
 from holdfast.model.feed_names import JOURNAL, MESSAGES
-from holdfast.runtime.status import LastError, ProjectionStatus
+from holdfast.runtime.status import LastError, ProjectionStatus, attempt_of
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -25,7 +25,12 @@ COLOURS = {
 }
 
 
-def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> Group:
+def view_of(
+    statuses: Sequence[ProjectionStatus],
+    registered: Sequence[str],
+    *,
+    with_tracebacks: bool = False,
+) -> Group:
     """A table with a row for each status; below it, pauses, waits and errors."""
     from rich.console import Group
     from rich.text import Text
@@ -48,7 +53,8 @@ def view_of(statuses: Sequence[ProjectionStatus], registered: Sequence[str]) -> 
         for status in statuses
     ]
     table = table_of(("projection", *feed, "state", *numbers, "leader"), rows, right=numbers)
-    return Group(table, *(Text(line, style=style) for line, style in _remarks(statuses)))
+    remarks = _remarks(statuses, with_tracebacks=with_tracebacks)
+    return Group(table, *(Text(line, style=style) for line, style in remarks))
 
 
 def _state(status: ProjectionStatus) -> tuple[str, str]:
@@ -63,7 +69,9 @@ def _queued(status: ProjectionStatus) -> str:
     return f"{status.queued_events:,} in {plural(status.closed_lanes, 'lane')}"
 
 
-def _remarks(statuses: Sequence[ProjectionStatus]) -> Iterator[tuple[str, str]]:
+def _remarks(
+    statuses: Sequence[ProjectionStatus], *, with_tracebacks: bool
+) -> Iterator[tuple[str, str]]:
     """The lines below the table, each with its colour."""
     told = set[str]()
     for status in statuses:
@@ -76,14 +84,19 @@ def _remarks(statuses: Sequence[ProjectionStatus]) -> Iterator[tuple[str, str]]:
             told.add(name)
             values = ", ".join(f"{key}={dumps(value)}" for key, value in status.overrides.items())
             yield f"  {name} has settings that differ from the code: {values}", "cyan"
-        if status.last_error is not None:
-            yield f"  {name} failed{_error(status.last_error)}", "red"
-        elif status.waiting_until is not None:
+        if status.waiting_until is not None and not status.is_faulted:
             what = one_line(status.waiting_for or "")
             yield f"  {name} waits until {utc(status.waiting_until)} for {what}", "yellow"
+        if status.last_error is not None:
+            yield f"  {name} failed{_error(status.last_error)}", "red"
+            if with_tracebacks:
+                for line in traceback_lines(status.last_error.stacktrace):
+                    yield f"    {line}", ""
 
 
 def _error(error: LastError) -> str:
     at = "" if error.position is None else f" at position {error.position:,}"
     what = one_line(f"{error.type}: {error.message}", max_characters=MAX_ERROR_CHARACTERS)
-    return f"{at}, {utc(error.at)}: {what}"
+    tried = f", {attempt_of(error)}" if error.attempts else ""
+    since = f", for the first time {utc(error.since)}" if error.attempts > 1 else ""
+    return f"{at}{tried}, {utc(error.at)}{since}: {what}"

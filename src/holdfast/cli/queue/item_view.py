@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.cli.output import duration, one_line, shown, table_of, utc
+from holdfast.cli.output import duration, one_line, shown, table_of, traceback_lines, utc
 from holdfast.runtime.store.queue_items import QueueCount, QueueItem
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def lines_of(item: QueueItem) -> Iterator[str]:
             yield f"  {utc(attempt.at)}  {one_line(error)}"
     if item.error_stacktrace:
         yield "traceback"
-        yield from (f"  {shown(line)}" for line in item.error_stacktrace.rstrip().splitlines())
+        yield from (f"  {line}" for line in traceback_lines(item.error_stacktrace))
 
 
 def item_fields(item: QueueItem) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Elector:
     def rest(self, until: float, lease: Lease, waited: Callable[[float], None]) -> None:
         """Waits with nothing but the lease; now and then, calls `waited` with the seconds left.
 
-        Ends early when asked to stop, or when an operator has changed something.
+        Ends early when asked to stop. When an operator has changed something, the wait is over.
         """
         clock, blocks_caller = self._context.clock, self._until is not None
         while True:
@@ -87,6 +87,7 @@ class Elector:
             with closing(self._context.open_session()) as session:
                 now = self.still_ours(session)
             if self.checkpoint is not None and now.revision != self.checkpoint.revision:
+                waited(seconds)
                 return
 
     def _wait_for_lease(self, session: Session, checkpoint: Checkpoint) -> bool:

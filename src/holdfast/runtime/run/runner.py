@@ -376,16 +376,21 @@ class Runner(Worker):
     def _block(self, leadership: Leadership, blocked: Blocked) -> _Retry | None:
         step, event, clock = blocked.step, blocked.event, self._context.clock
         self._failures = 0
+        history = self._attempts.recovery.history_of(event)
         if isinstance(step, GiveUp):
-            self._give_up_leading(fault_of(step.error, clock, event))
+            attempts, since = history.attempts, history.first_failed_at
+            fault = fault_of(step.error, clock, event, attempts=attempts, since=since)
+            self._give_up_leading(fault)
             return None
         at = clock.monotonic() + step.seconds
         what = "a retry of" if step.reason == "retry" else "the circuit breaker, then"
         until = clock.now() + timedelta(seconds=step.seconds)
         reason = f"{what} event {event.id} ({event.type!r}) at position {event.position}"
-        attempts = self._attempts.recovery.history_of(event).last_attempts
-        has_died = bool(attempts) and attempts[-1].error_type == ProcessDied.__name__
-        leadership.session.note_wait(leadership.checkpoint, until, reason, keep_mark=has_died)
+        failure = history.as_fault(event, step.max_attempts)
+        has_died = failure is not None and failure.error_type == ProcessDied.__name__
+        leadership.session.note_wait(
+            leadership.checkpoint, until, reason, keep_mark=has_died, failure=failure
+        )
         self._elector.checkpoint = leadership.checkpoint
         return _Retry(event, at)
 

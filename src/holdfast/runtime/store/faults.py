@@ -16,7 +16,14 @@ from holdfast.runtime.store.clock import Clock
 from holdfast.texts import clean
 
 
-def fault_of(error: BaseException, clock: Clock, event: RawEvent | None = None) -> Fault:
+def fault_of(
+    error: BaseException,
+    clock: Clock,
+    event: RawEvent | None = None,
+    *,
+    attempts: int = 0,
+    since: datetime | None = None,
+) -> Fault:
     """The fault of an error; without `event`, no event is to blame."""
     return Fault(
         error_type=type(error).__name__,
@@ -27,6 +34,8 @@ def fault_of(error: BaseException, clock: Clock, event: RawEvent | None = None) 
         event_id=event.id if event else None,
         event_type=event.type if event else None,
         needs_reset=isinstance(error, TransactionEnded),
+        attempts=attempts,
+        since=since,
         error=error,
     )
 
@@ -93,7 +102,8 @@ class Fault:
     """Why a projection stopped; the event's fields are None if no event is to blame.
 
     `error` is the exception, in the process that raised it. `needs_reset`: the rows may be ahead of
-    the checkpoint, and to go on would apply events twice.
+    the checkpoint, and to go on would apply events twice. `since`: when the event failed first;
+    `attempts`: how often it has; `limit`: how often it may, None for no limit.
     """
 
     error_type: str
@@ -104,6 +114,9 @@ class Fault:
     event_id: UUID | None = None
     event_type: str | None = None
     needs_reset: bool = False
+    attempts: int = 0
+    since: datetime | None = None
+    limit: int | None = None
     error: BaseException | None = field(default=None, compare=False, repr=False)
 
 

@@ -71,9 +71,18 @@ class Session(Protocol):
         """
 
     def note_wait(
-        self, checkpoint: Checkpoint, until: datetime, reason: str, *, keep_mark: bool
+        self,
+        checkpoint: Checkpoint,
+        until: datetime,
+        reason: str,
+        *,
+        keep_mark: bool,
+        failure: Fault | None = None,
     ) -> None:
-        """Records durably why the projection waits. `keep_mark`: the marked event was not tried."""
+        """Records durably why the projection waits, and the failure that it waits after, if any.
+
+        `keep_mark`: the marked event was not tried.
+        """
 
     def release(self, checkpoint: Checkpoint) -> None:
         """Sets the state to stopped, unless another runner has taken over."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.model.feed_names import MESSAGES, is_journal, is_ours
-from holdfast.runtime.status import ProjectionStatus
+from holdfast.runtime.status import LastError, ProjectionStatus, attempt_of
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import Status
@@ -146,7 +146,7 @@ def _is_led(status: ProjectionStatus) -> bool:
 
 def _faulted(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
     error = status.last_error
-    if error is None or status.leader is not None:
+    if error is None or not status.is_faulted:
         return
     item, item_status, queued_at = _item_of(connection, status, error.position)
     # An event that stops a projection from the queue was there before, and waits there.
@@ -166,12 +166,21 @@ def _faulted(connection: Connection, status: ProjectionStatus) -> Iterator[Reaso
             "item": item,
             "item_status": item_status,
             "is_passed": error.position is not None and error.position <= status.position,
-            "error_type": error.type,
-            "error_message": error.message,
-            "error_stacktrace": error.stacktrace,
+            **_error_fields(error),
             "needs_reset": status.needs_reset,
         },
     )
+
+
+def _error_fields(error: LastError) -> dict[str, Any]:
+    return {
+        "error_type": error.type,
+        "error_message": error.message,
+        "error_stacktrace": error.stacktrace,
+        "since": error.since,
+        "attempts": error.attempts,
+        "max_attempts": error.max_attempts,
+    }
 
 
 def _item_of(
@@ -202,12 +211,21 @@ def _no_worker(connection: Connection, status: ProjectionStatus) -> Iterator[Rea
 
 
 def _waiting(status: ProjectionStatus) -> Iterator[Reason]:
-    if status.waiting_until is not None:
-        yield Reason(
-            kind="waiting",
-            text=f"it waits until {_at(status.waiting_until)} for {status.waiting_for}",
-            fields={"until": status.waiting_until, "waiting_for": status.waiting_for},
+    until, error = status.waiting_until, status.last_error
+    if status.is_faulted or (until is None and error is None):
+        return
+    text, fields = "", {"until": until, "waiting_for": status.waiting_for}
+    if until is not None:
+        text = f"it waits until {_at(until)} for {status.waiting_for}"
+    elif error is not None:
+        text = f"it tries {error.event_type!r} event {error.event_id} again"
+    if error is not None:
+        text += (
+            f"; {attempt_of(error) or 'the last attempt'} failed, {_at(error.at)}, the first one "
+            f"{_at(error.since)}: {error.type}: {error.message}"
         )
+        fields |= {"at": error.at, **_error_fields(error)}
+    yield Reason(kind="waiting", text=text, fields=fields)
 
 
 def _held(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:

@@ -53,8 +53,8 @@ def _status(
 ) -> ProjectionStatus:
     """`seen_until`: the present time by the clock of heartbeats, which is the database's."""
     (_, projection, feed, state, position, epoch, leader, processed, rate, *rest) = row
-    last_id, last_type, last_at, *error = rest[:10]
-    behind_since, needs_reset, paused_at, paused_by, paused_note, until, reason, *last = rest[10:]
+    last_id, last_type, last_at, *error = rest[:13]
+    behind_since, needs_reset, paused_at, paused_by, paused_note, until, reason, *last = rest[13:]
     mode, backfill_until, waiting_since, seen_at, delivered, *queued = last
     if feed == MESSAGES:
         head = position = 0  # Messages have no position in a journal.
@@ -71,9 +71,10 @@ def _status(
         since = processed_at  # Only the broker knows when the next event was written.
     waiting_until = moment(until)
     waits = waiting_until is not None and waiting_until > now
+    is_faulted = state == "faulted"
     if paused_by is not None:
         state = "paused"
-    elif state != "faulted":
+    elif not is_faulted:
         state = "running" if is_led else "stopped"
     return ProjectionStatus(
         projection=projection,
@@ -91,6 +92,7 @@ def _status(
         last_event_type=last_type,
         last_processed_at=processed_at,
         last_error=_last_error(error),
+        is_faulted=is_faulted,
         needs_reset=bool(needs_reset),
         paused_at=moment(paused_at),
         paused_by=paused_by,
@@ -110,8 +112,10 @@ def _is_recent(at: Any, now: datetime) -> bool:
 
 
 def _last_error(columns: Sequence[Any]) -> LastError | None:
-    type_, message, stacktrace, at, position, event_id, event_type = columns
+    type_, message, stacktrace, at, position, event_id, event_type, since, *attempts = columns
     failed_at = moment(at)
     if failed_at is None:
         return None
-    return LastError(type_, message, stacktrace, failed_at, position, uuid(event_id), event_type)
+    what = position, uuid(event_id), event_type
+    first_at = moment(since) or failed_at
+    return LastError(type_, message, stacktrace, failed_at, *what, first_at, *attempts)

@@ -149,41 +149,29 @@ class SqlSession:
                 raise changed(self.connection, checkpoint)
 
     def note_wait(
-        self, checkpoint: Checkpoint, until: datetime, reason: str, *, keep_mark: bool
+        self,
+        checkpoint: Checkpoint,
+        until: datetime,
+        reason: str,
+        *,
+        keep_mark: bool,
+        failure: Fault | None = None,
     ) -> None:
+        wait = {"until": until, "reason": reason, "keep_mark": keep_mark}
+        names = {"id": checkpoint.id, "epoch": checkpoint.epoch}
         with self.connection.transaction():
-            self.connection.run(
-                "record_wait",
-                {
-                    "id": checkpoint.id,
-                    "epoch": checkpoint.epoch,
-                    "until": until,
-                    "reason": reason,
-                    "keep_mark": keep_mark,
-                },
-            )
+            self.connection.run("record_wait", names | wait)
+            if failure is not None:
+                self.connection.run("record_failure", names | _failure(failure))
 
     def release(self, checkpoint: Checkpoint) -> None:
         with self.connection.transaction():
             self.connection.run("release", {"id": checkpoint.id, "epoch": checkpoint.epoch})
 
     def record_fault(self, checkpoint: Checkpoint, fault: Fault) -> None:
+        names = {"id": checkpoint.id, "epoch": checkpoint.epoch, "needs_reset": fault.needs_reset}
         with self.connection.transaction():
-            self.connection.run(
-                "record_fault",
-                {
-                    "id": checkpoint.id,
-                    "epoch": checkpoint.epoch,
-                    "error_type": fault.error_type,
-                    "error_message": fault.error_message,
-                    "error_stacktrace": fault.error_stacktrace,
-                    "at": fault.at,
-                    "position": fault.position,
-                    "event_id": fault.event_id,
-                    "event_type": fault.event_type,
-                    "needs_reset": fault.needs_reset,
-                },
-            )
+            self.connection.run("record_fault", names | _failure(fault))
 
     def range_statements(self, spec: SqlSpec) -> SqlRangeStatements:
         return SqlRangeStatements(self.database, lambda: self.connection, spec)
@@ -274,6 +262,22 @@ class SqlLeases:
 def _lead_on(connection: Connection, checkpoint: Checkpoint) -> None:
     with connection.transaction():
         connection.run("lead_on", {"id": checkpoint.id, "epoch": checkpoint.epoch})
+
+
+def _failure(fault: Fault) -> dict[str, Any]:
+    """A failure as the statements read it."""
+    return {
+        "error_type": fault.error_type,
+        "error_message": fault.error_message,
+        "error_stacktrace": fault.error_stacktrace,
+        "at": fault.at,
+        "position": fault.position,
+        "event_id": fault.event_id,
+        "event_type": fault.event_type,
+        "since": fault.since or fault.at,
+        "attempts": fault.attempts,
+        "limit": fault.limit,
+    }
 
 
 def needs_reset(projection: str) -> ProjectionFaulted:

@@ -34,6 +34,10 @@ CREATE TABLE holdfast_checkpoint (
     error_position    bigint,
     error_event_id    uuid,
     error_event_type  text,
+    -- When the event failed first, how often it has, and how often it may; NULL is no limit.
+    error_since       timestamptz,
+    error_attempts    integer NOT NULL DEFAULT 0,
+    error_limit       integer,
     needs_reset       boolean NOT NULL DEFAULT false,
     -- Raised by every change of an operator; a runner that does not know of it can't commit.
     revision          bigint NOT NULL DEFAULT 0,

@@ -11,5 +11,8 @@ SET
     error_position = :position,
     error_event_id = :event_id,
     error_event_type = :event_type,
+    error_since = :since,
+    error_attempts = :attempts,
+    error_limit = :limit,
     needs_reset = :needs_reset
 WHERE id = :id AND epoch = :epoch

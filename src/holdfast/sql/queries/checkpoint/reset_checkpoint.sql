@@ -6,6 +6,7 @@ SET
     events_processed = 0, events_per_second = 0,
     error_type = NULL, error_message = NULL, error_stacktrace = NULL, error_at = NULL,
     error_position = NULL, error_event_id = NULL, error_event_type = NULL,
+    error_since = NULL, error_attempts = 0, error_limit = NULL,
     needs_reset = FALSE,
     waiting_until = NULL, waiting_for = NULL,
     unclean_ends = 0, mark_position = NULL, mark_attempts = 0, origin = NULL

@@ -4,7 +4,7 @@ SELECT
     c.events_processed, c.events_per_second,
     c.last_event_id, c.last_event_type, c.last_processed_at,
     c.error_type, c.error_message, c.error_stacktrace, c.error_at,
-    c.error_position, c.error_event_id, c.error_event_type,
+    c.error_position, c.error_event_id, c.error_event_type, c.error_since, c.error_attempts, c.error_limit,
     (
         SELECT e.recorded_at FROM holdfast_event AS e
         WHERE (c.feed = 'journal' OR c.feed LIKE 'journal[%/%]') AND e.position > c.position

@@ -34,6 +34,10 @@ CREATE TABLE holdfast_checkpoint (
     error_position    INTEGER,
     error_event_id    TEXT,
     error_event_type  TEXT,
+    -- When the event failed first, how often it has, and how often it may; NULL is no limit.
+    error_since       TEXT,
+    error_attempts    INTEGER NOT NULL DEFAULT 0,
+    error_limit       INTEGER,
     needs_reset       INTEGER NOT NULL DEFAULT 0,
     -- Raised by every change of an operator; a runner that does not know of it can't commit.
     revision          INTEGER NOT NULL DEFAULT 0,
