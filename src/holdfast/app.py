@@ -224,7 +224,10 @@ class App(Operations):
         number, of = part or (0, 1)
         own = set(self._alone()[number::of])
         wanted = [d for d in self._catalog if d.name in own or self._is_shared(d)]
-        return self._supervise([self._worker(d, until, part) for d in wanted])
+        workers = [self._worker(d, until, part) for d in wanted]
+        if until is not None:
+            return self._supervise(workers)
+        return self._supervise(workers, renewed=lambda w: self._worker(w.definition, None, part))
 
     def most_processes(self) -> int:
         """How many processes there is work for, as far as that can be known."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, assert_never
 from uuid import uuid4
@@ -180,8 +180,10 @@ class Assembly:
 
         return Relay(definition, self._context(definition), open_claims=open_claims, until=until)
 
-    def _supervise(self, workers: Sequence[Worker]) -> Supervisor:
-        supervisor = Supervisor(workers, wake=self._database.wake.notify)
+    def _supervise(
+        self, workers: Sequence[Worker], renewed: Callable[[Worker], Worker] | None = None
+    ) -> Supervisor:
+        supervisor = Supervisor(workers, wake=self._database.wake.notify, renewed=renewed)
         self._supervisors.add(supervisor)
         return supervisor
 

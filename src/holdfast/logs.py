@@ -19,6 +19,7 @@ TEXTS: dict[type, tuple[int, str]] = {
     signals.Stopped: (logging.INFO, "projection stopped"),
     signals.Singled: (logging.WARNING, "processes have died here, trying events one at a time"),
     signals.LeaseLost: (logging.WARNING, "lease lost, standing by"),
+    signals.BegunAgain: (logging.INFO, "projection was reset or rewound, going on from there"),
     signals.PollFailed: (logging.WARNING, "store unavailable, trying again"),
     signals.PollRecovered: (logging.INFO, "store available again"),
     signals.Refused: (logging.INFO, "batch refused, reading it again in smaller ones"),
@@ -50,7 +51,7 @@ def log_signal(signal: Signal) -> None:
             extra={"holdfast": {"projection": signal.projection, "feed": signal.feed}},
         )
         stacktrace = _loggable(signal.fault.error_stacktrace)
-        logger.debug("projection faulted, traceback: %s", stacktrace)
+        logger.info("projection faulted, traceback: %s", stacktrace)
         return
     level, text = TEXTS[type(signal)]
     if logger.isEnabledFor(level):

@@ -143,6 +143,19 @@ class Operations(Assembly):
             self._tell(definition, "unset", by)
         return dropped
 
+    def retry(self, projection: str | type, *, by: str, note: str | None = None) -> bool:
+        """Has a projection that has stopped at an error, or waits for a retry, try again at once.
+
+        Workers that run go on with it, and need no restart. Returns whether it had stopped or
+        waited. Raises ProjectionFaulted if only a reset helps.
+        """
+        definition = self._catalog.find(projection)
+        self._prepare()
+        is_retried = bool(lifecycle.retry(self._database, definition.name, self._changed(by, note)))
+        if is_retried:
+            self._tell(definition, "retry", by)
+        return is_retried
+
     def reset(
         self, projection: str | type, *, by: str | None = None, note: str | None = None
     ) -> list[str]:

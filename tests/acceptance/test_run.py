@@ -3,11 +3,14 @@
 import re
 import signal
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from tests.support.command import Command, Place
-from tests.support.postgres import wait_until
+from tests.support.postgres import Databases, wait_until
+from tests.support.processes import ROOT
 
 WAIT_SECONDS = 30.0
 
@@ -133,6 +136,86 @@ def test_the_process_ends_when_all_projections_have_faulted(any_place: Place) ->
     worker = place.start("run", "only:app")
     assert worker.wait() == 3
     assert any("projection 'faulty' stopped at position 1" in line for line in worker.err)
+
+
+DEPLOYED = [
+    (page, arguments)
+    for page in ("deploy-workers", "monitor")
+    for arguments in re.findall(
+        r"(?:ExecStart=\S+/holdfast |command: \[holdfast, )(run[^\]\n]*)",
+        (ROOT / f"docs/howto/{page}.md").read_text(),
+    )
+]
+
+
+def test_the_examples_of_deployments_are_found() -> None:
+    assert len(DEPLOYED) == 3
+
+
+@pytest.mark.parametrize(("page", "arguments"), DEPLOYED)
+def test_one_bad_event_stops_no_other_projection_where_it_is_deployed(
+    place: Place, page: str, arguments: str
+) -> None:
+    place.credit(-1, 2)
+    words = re.sub('[,"]', "", arguments.replace("0.0.0.0:9100", "127.0.0.1:0")).split()
+    worker = place.start(*words, HOLDFAST_APP="bank:app")
+    place.wait_for(0, "ledger", state="faulted")
+    place.wait_for(2, "balances")
+    place.credit(3)
+    place.wait_for(3, "balances")
+    assert worker.send(signal.SIGTERM).wait() == 3
+
+
+def test_a_worker_goes_on_with_a_faulted_projection_without_a_restart(any_place: Place) -> None:
+    any_place.credit(5, -1, 7)
+    worker = any_place.work()
+    any_place.wait_for(1, "ledger", state="faulted")
+    assert any_place.ok("retry", "bank:app", "ledger").out == "ledger is tried again\n"
+    worker.wait_until_said("projection faulted: ", times=2)
+    assert "had not stopped" in any_place.ok("retry", "bank:app", "balances").out
+    explained = any_place.ok("explain", "bank:app", "ledger").out
+    assert "holdfast retry ledger" in explained
+    assert "Start one" not in explained
+    any_place.ok("queue", "add", "bank:app", "ledger", "--position", "2")
+    any_place.wait_for(3, "ledger")
+    assert worker.send(signal.SIGTERM).wait() == 0
+
+
+ALL_KINDS = """
+import bank, holdfast
+app = holdfast.App(bank.URL)
+poll = holdfast.Poll(max_consecutive_failures=2, failure_backoff=holdfast.Backoff.constant(0.01))
+
+for name, settings in {"log": {}, "shards": {"shards": 2}, "out": {"delivery": "outbox"}}.items():
+    @app.projection(name=name, poll=poll, **settings)
+    class Any(holdfast.Projection):
+        @holdfast.on("*")
+        def any(self, event, tx):
+            pass
+"""
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+def test_the_process_ends_when_all_have_given_up(
+    tmp_path: Path, postgres_url: str, postgres_server: Databases, has_run: bool
+) -> None:
+    place = Place(tmp_path / "place", postgres_url)
+    place.write("kinds.py", ALL_KINDS)
+    place.ok("migrate", "kinds:app")
+    name = urlsplit(postgres_url).path.removeprefix("/")
+    with psycopg.connect(postgres_server.admin_url(), autocommit=True) as admin:
+        worker = None
+        if has_run:
+            worker = place.start("run", "kinds:app")
+            worker.wait_until_said("projection started", times=4)
+        admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+        )
+        worker = worker or place.start("run", "kinds:app")
+        assert worker.wait() == 3
+        admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+    assert "ended; faulted: log, shards, out" in worker.err[-1]
 
 
 def test_exit_on_fault_ends_the_process_at_once(any_place: Place) -> None:

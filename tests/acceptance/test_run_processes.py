@@ -74,6 +74,21 @@ def test_a_malformed_share_is_refused(any_place: Place) -> None:
     assert "HOLDFAST_PART is 'one half'" in result.error
 
 
+def test_a_process_whose_projections_have_faulted_waits_for_the_others(place: Place) -> None:
+    place.credit(5, -1)
+    command = start(place, 2)
+    place.wait_for(1, "ledger", state="faulted")
+    place.wait_for(2, "balances")
+    place.ok("queue", "add", "bank:app", "ledger", "--position", "2")
+    place.wait_for(2, "ledger")
+    assert command.send(signal.SIGTERM).wait() == 0
+
+    place.credit(-1)
+    place.write("bank.py", (place.folder / "bank.py").read_text().replace("+= ", "+= 1 / 0 + "))
+    place.ok("reset", "bank:app", "ledger", "--yes")
+    assert start(place, 2).wait() == 3
+
+
 def test_orphaned_processes_end(any_place: Place) -> None:
     any_place.credit(1)
     command = start(any_place, 2)

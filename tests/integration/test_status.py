@@ -1,15 +1,31 @@
 """What status, explain and the queue say about projections, on both databases."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
-from holdfast import App, Backoff, Policy, Projection, ProjectionStatus, Reason, Retry, Tx, on
+from holdfast import (
+    App,
+    Backoff,
+    Policy,
+    Poll,
+    Projection,
+    ProjectionStatus,
+    Reason,
+    Retry,
+    Tx,
+    on,
+)
+from holdfast.metrics import catalogue
+from holdfast.metrics.gauges import measure
 from holdfast.model.event import Event
 from tests.contracts.samples import Counted
 from tests.support.limits import set_limits
-from tests.support.postgres import wait_until
+from tests.support.postgres import Databases, wait_until
 
 WAIT_SECONDS = 30.0
 
@@ -17,7 +33,7 @@ WAIT_SECONDS = 30.0
 @pytest.fixture
 def app(quick_url: str) -> Iterator[App]:
     with closing(App(quick_url)) as app:
-        set_limits(app, recheck_seconds=0.05)
+        set_limits(app, recheck_seconds=0.05, fault_check_seconds=0.05)
         yield app
 
 
@@ -90,3 +106,59 @@ def test_a_fault_says_how_often_its_event_was_tried(app: App) -> None:
     assert status.last_error.since < status.last_error.at
     app.pause("sums", by="ann")
     assert (status_of(app, "sums").state, status_of(app, "sums").is_faulted) == ("paused", True)
+
+
+@pytest.mark.parametrize("settings", [{}, {"shards": 2}, {"delivery": "outbox"}])
+def test_a_projection_that_gave_up_polling_is_faulted_when_the_database_is_back(
+    postgres_url: str, postgres_server: Databases, settings: dict[str, Any]
+) -> None:
+    once = Poll(max_consecutive_failures=1, failure_backoff=Backoff.constant(0.01))
+    ever = Poll(max_consecutive_failures=None, failure_backoff=Backoff.constant(0.01))
+    with closing(App(postgres_url)) as app:
+        set_limits(app, recheck_seconds=0.05, fault_check_seconds=0.05)
+        for name, poll in (("hasty", once), ("patient", ever)):
+            app.projection(name=name, poll=poll, **settings)(Deaf)
+        position = app.journal.append("a", [Counted(1)]).position
+        with app.running() as running:
+            for name in app.projections:
+                app.wait_for(name, position)
+            with away(postgres_url, postgres_server):
+                wait_until(lambda: "hasty" in running.faulted, WAIT_SECONDS, "the hasty one")
+            wait_until(
+                lambda: {s.projection for s in app.status() if s.is_faulted} == {"hasty"},
+                WAIT_SECONDS,
+                "the fault to be recorded",
+            )
+            faulted = [s for s in app.status() if s.is_faulted]
+            assert all(s.last_error and s.last_error.position is None for s in faulted)
+            states = measure(app)[catalogue.STATE]
+            assert [key[0] for key, on in states.items() if key[2] == "faulted" and on] == [
+                s.projection for s in faulted
+            ]
+            assert "faulted" in reasons(app, "hasty")
+            assert "faulted" not in reasons(app, "patient")
+            app.retry("hasty", by="ann")
+            last = app.journal.append("a", [Counted(2)]).position
+            for name in app.projections:
+                app.wait_for(name, last)
+
+
+@contextmanager
+def away(url: str, server: Databases) -> Iterator[None]:
+    """The database takes no connections during the block."""
+    name = urlsplit(url).path.removeprefix("/")
+    with psycopg.connect(server.admin_url(), autocommit=True) as admin:
+        admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+        )
+        try:
+            yield
+        finally:
+            admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+
+
+class Deaf(Projection):
+    @on(Counted)
+    def counted(self, event: Event[Counted], tx: Tx) -> None:
+        pass

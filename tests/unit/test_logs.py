@@ -104,7 +104,7 @@ def test_a_signal_is_one_line_whatever_its_texts_hold(kind: type, log: Callable[
     level, constant = TEXTS.get(kind, (logging.ERROR, "projection faulted"))
     told = [f"{logging.getLevelName(level)} {constant}"]
     if kind in (Faulted, Failed):
-        told.append(f"DEBUG {constant}, traceback")
+        told.append(f"{'INFO' if kind is Faulted else 'DEBUG'} {constant}, traceback")
     assert [line.partition(": ")[0] for line in text.splitlines()] == told
     assert "one\\r\\ntwo\\x1b[31m\\0\\x85\\u2028" in text
     assert all(line.isprintable() for line in text.splitlines())

@@ -39,6 +39,7 @@ SIGNALS: list[tuple[Signal, dict[Metric, float]]] = [
     ),
     (signals.Stopped("p", "f", 9), {}),
     (signals.LeaseLost("p", "f", "why"), {}),
+    (signals.BegunAgain("p", "f"), {}),
     (signals.Singled("p", "f", 7, 2, 10_000), {}),
     (signals.PollFailed("p", "f", 2, "why", 0.2), {catalogue.POLL_FAILURES: 1}),
     (signals.PollRecovered("p", "f", 2), {}),

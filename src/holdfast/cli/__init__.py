@@ -52,6 +52,7 @@ COMMANDS = {
     "reset": ("operate.checkpoint", "Clear a projection, to build it again from the first event."),
     "reshard": ("operate.control", "Change the number of shards of a projection."),
     "resume": ("operate.control", "Resume a paused projection."),
+    "retry": ("operate.control", "Have a projection go on that has stopped at an error."),
     "rewind": ("operate.checkpoint", "Move a projection back, so that events are applied again."),
     "run": ("run.command", "Run the projections of an app until SIGTERM or SIGINT."),
     "set": ("operate.settings", "Change settings of a projection while it runs, or show them."),

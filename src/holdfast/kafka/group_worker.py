@@ -25,7 +25,7 @@ from holdfast.kafka.subscription import Subscription
 from holdfast.model.definition import Definition
 from holdfast.runtime.run.supervisor import Supervisor
 from holdfast.runtime.run.worker import RunnerContext, Worker
-from holdfast.runtime.store.faults import fault_of
+from holdfast.runtime.store.faults import Fault, fault_of
 
 POLL_SECONDS = 0.25
 """Timeout of one poll of the group."""
@@ -66,7 +66,8 @@ class KafkaWorker(Worker):
         self._runners: dict[Partition, PartitionRunner] = {}
         self._last_positions: dict[Partition, int] = {}
         self._check_topics_at = 0.0
-        self._supervisor = Supervisor(ended=self._runner_ended)
+        renewed = None if catches_up else self._renewed
+        self._supervisor = Supervisor(ended=self._runner_ended, renewed=renewed)
         self._leaving: threading.Thread | None = None
 
     def run(self) -> None:
@@ -149,9 +150,6 @@ class KafkaWorker(Worker):
         report_at = 0.0
         self._recovered()
         while not self._stop.is_set():
-            if self._all_faulted():
-                self._has_given_up = True
-                return
             message = member.poll(POLL_SECONDS)
             if message is not None and (error := message.error()) is not None:
                 self._check_error(error)
@@ -254,33 +252,50 @@ class KafkaWorker(Worker):
     # Runners
 
     def _start_runner(self, partition: Partition, *, in_group: bool) -> None:
+        self._supervisor.add(self._new_runner(partition, in_group=in_group))
+
+    def _new_runner(self, partition: Partition, *, in_group: bool) -> PartitionRunner:
         runner = PartitionRunner(
             self.definition, self._context, self._subscription, partition, in_group=in_group
         )
         self._runners[partition] = runner
-        self._supervisor.add(runner)
+        return runner
+
+    def _renewed(self, runner: Worker) -> Worker:
+        """Another runner for the partition of one that has faulted."""
+        assert isinstance(runner, PartitionRunner)
+        return self._new_runner(runner.partition, in_group=True)
 
     def _runner_ended(self, runner: Worker) -> None:
         """Keeps the first fault; the runners of other partitions go on."""
-        self.fault = self.fault or runner.fault
+        if self._stop.is_set() or self._catches_up or runner.crashed:
+            self._own_fault = self._own_fault or runner.fault
+        self.crashed = self.crashed or runner.crashed
+
+    @property
+    def fault(self) -> Fault | None:
+        """Its own fault, or the first one of its partitions."""
+        faults = (runner.fault for runner in list(self._runners.values()))
+        return self._own_fault or next((fault for fault in faults if fault is not None), None)
+
+    @property
+    def is_stuck(self) -> bool:
+        runners = list(self._runners.values())
+        has_none = bool(runners) and all(runner.is_stuck for runner in runners)
+        return self._own_fault is not None or has_none
 
     def _stop_runners(
         self, partitions: Iterable[Partition], *, then: Callable[[], None] | None = None
     ) -> None:
         """Stops runners when they have finished their batch; abandons those that are too slow."""
-        ending = [self._runners[p] for p in partitions if p in self._runners]
-        self._supervisor.remove(ending, REVOKE_SECONDS)
-        for runner in ending:
-            runner.is_assigned = False
+        own = [partition for partition in partitions if partition in self._runners]
+        self._supervisor.remove([self._runners[partition] for partition in own], REVOKE_SECONDS)
+        for partition in own:
+            self._runners[partition].is_assigned = False
         if then is not None:
             then()
-        for runner in ending:
-            self._runners.pop(runner.partition, None)
-            self._last_positions[runner.partition] = runner.position
-
-    def _all_faulted(self) -> bool:
-        runners = list(self._runners.values())
-        return bool(runners) and all(runner.fault is not None for runner in runners)
+        for partition in own:
+            self._last_positions[partition] = self._runners.pop(partition).position
 
 
 def _partitions(given: Iterable[TopicPartition]) -> list[Partition]:

@@ -56,6 +56,7 @@ def _values(signal: Signal) -> Iterator[tuple[Metric, float]]:
         case (
             signals.Stopped()
             | signals.LeaseLost()
+            | signals.BegunAgain()
             | signals.Singled()
             | signals.PollRecovered()
             | signals.Refused()

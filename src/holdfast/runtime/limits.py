@@ -33,8 +33,9 @@ class RuntimeLimits:
 
     Leases. A runner asks for a lease every `standby_seconds`. It leaves a shard to the process that
     asked for it for `handover_seconds`. While it waits for a retry, it looks for an operator's
-    changes every `recheck_seconds`. After `revisions_in_vain` transactions that operators have
-    undone in a row, transactions lock the checkpoint first, for `lock_first_seconds`.
+    changes every `recheck_seconds`, and after a fault every `fault_check_seconds`. After
+    `revisions_in_vain` transactions that operators have undone in a row, transactions lock the
+    checkpoint first, for `lock_first_seconds`.
 
     Suspects. See failure/suspects.py.
     """
@@ -70,6 +71,7 @@ class RuntimeLimits:
     standby_seconds: float = 0.25
     handover_seconds: float = 2.0
     recheck_seconds: float = 2.0
+    fault_check_seconds: float = 1.0
     revisions_in_vain: int = 2
     lock_first_seconds: float = 5.0
 

@@ -57,6 +57,11 @@ class LeaseLost(_ProjectionSignal):
 
 
 @dataclass(frozen=True, slots=True)
+class BegunAgain(_ProjectionSignal):
+    """An operator has reset or rewound the projection; the runner goes on from there."""
+
+
+@dataclass(frozen=True, slots=True)
 class PollFailed(_ProjectionSignal):
     """The store could not be used; the runner tries again after `retry_seconds`."""
 
@@ -224,6 +229,7 @@ Signal = (
     | Committed
     | Stopped
     | LeaseLost
+    | BegunAgain
     | Singled
     | PollFailed
     | PollRecovered

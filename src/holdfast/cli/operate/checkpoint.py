@@ -149,8 +149,7 @@ def forward(
 
     For a backlog that nobody needs any more, and for records of Kafka that are gone. Events that
     are parked or have failed stay in the queue. The command says how many events are passed before
-    it asks. A worker that runs the projection goes on from there at once. One that has stopped must
-    be started again.
+    it asks. A worker that runs the projection goes on from there at once.
     """
     plan = app.forward(projection, to, feed=feed, preview=True, **audit)
     steps = "; ".join(

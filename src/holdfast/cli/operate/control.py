@@ -1,4 +1,4 @@
-"""`holdfast pause`, `resume`, `depose` and `reshard`: whether, where and in how many shards a
+"""`holdfast pause`, `resume`, `retry`, `depose`, `reshard`: whether, where and in how many shards a
 projection runs."""
 
 from __future__ import annotations
@@ -36,6 +36,20 @@ def resume(app: App, projection: str, as_json: bool, **audit: Any) -> None:
     changed = app.resume(projection, **audit)
     text = f"{projection} is resumed" if changed else f"{projection} was not paused"
     print_result(text, as_json, projection=projection, state="resumed", changed=changed)
+
+
+@click.command()
+@takes_app("PROJECTION")
+@change_options
+def retry(app: App, projection: str, as_json: bool, **audit: Any) -> None:
+    """Have a projection go on that has stopped at an error.
+
+    Workers that run try the event again within seconds, and need no restart. A projection that
+    waits for a retry does not wait any longer.
+    """
+    changed = app.retry(projection, **audit)
+    text = f"{projection} is tried again" if changed else f"{projection} had not stopped"
+    print_result(text, as_json, projection=projection, changed=changed)
 
 
 @click.command()

@@ -101,30 +101,28 @@ def _advice_for_fault(projection: str, fields: dict[str, Any]) -> Iterator[str]:
         yield f"Fix the handler, then build it again: holdfast reset {projection}"
         return
     if fields["is_passed"]:
-        yield from _advice_for_item(fields["item"], fields["item_status"])
+        yield from _advice_for_item(projection, fields["item"], fields["item_status"])
         return
-    yield "Everything before that is committed. Fix the cause, then start the worker again."
+    yield "Everything before that is committed. Fix the cause, and restart workers with new code."
+    yield f"If the code was not to blame, workers that run try again: holdfast retry {projection}"
     if fields["position"] is not None:
         feed = f" --feed '{fields['feed']}'" if "feed" in fields else ""
         yield (
             "To go on without the event for now: holdfast queue add "
-            f"{projection} --position {fields['position']}{feed}, then start the worker again"
+            f"{projection} --position {fields['position']}{feed}"
         )
 
 
-def _advice_for_item(item: int | None, status: str | None) -> Iterator[str]:
+def _advice_for_item(projection: str, item: int | None, status: str | None) -> Iterator[str]:
     """Advice about an event that is in the queue, or was."""
     if status not in OUTSTANDING:
-        yield "The event is out of the way: start the worker again."
+        yield "The event is out of the way, and workers go on."
         return
     yield f"The event is item {item} of the queue, and is tried as soon as a worker runs it."
-    yield f"Look: holdfast queue show {item}. Fix the cause, then start the worker again."
+    yield f"Look: holdfast queue show {item}. Fix the cause, then: holdfast retry {projection}"
     if status == "failed":
         yield f"To have its attempts begin again at 1: holdfast queue requeue {item}"
-    yield (
-        f"To go on without it: holdfast queue resolve {item} --note WHY, then start the worker "
-        "again"
-    )
+    yield f"To go on without it: holdfast queue resolve {item} --note WHY"
 
 
 def _advice_for_lanes(heads: list[dict[str, Any]]) -> Iterator[str]:

@@ -148,8 +148,8 @@ def add(app: App, projection: str, position: int, as_json: bool, **options: Any)
     """Park an event that is known to be bad.
 
     The event waits in the queue, and its lane with it. With an outbox, that is any event that
-    waits. Otherwise it is the next event of a projection, such as one that stops it; the other
-    lanes go on when the worker is started again.
+    waits. Otherwise it is the next event of a projection, such as one that stops it, with its
+    error. Workers that run go on with the other lanes.
     """
     app.tables(projection)  # Raises for an unknown name.
     item = app.queue.add(projection, position, **options)

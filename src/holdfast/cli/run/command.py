@@ -19,6 +19,7 @@ from holdfast.cli.app_argument import takes_app
 from holdfast.cli.options import Seconds
 from holdfast.cli.output import plural
 from holdfast.cli.run.processes import EXIT_FAULTED, ProcessGroup, own_share
+from holdfast.errors import StoreUnavailable
 from holdfast.runtime.run.supervisor import Supervisor
 
 LOOPBACK = "127.0.0.1"
@@ -78,8 +79,9 @@ def run(
     """Run the projections of an app until SIGTERM or SIGINT.
 
     On either signal, every projection commits what it has begun and releases its lease. A second
-    signal ends the process at once. A projection that faults stops alone, until the worker is
-    started again. Where another worker runs a projection, this one stands by.
+    signal ends the process at once. A projection that faults stops alone, until an operator lets
+    it go on (holdfast retry) or the worker is started again. Where another worker runs a
+    projection, this one stands by.
 
     With --processes, each of N worker processes runs a part of the projections. Projections that
     processes can share, such as those on Kafka or an outbox, run in all of them. A process that
@@ -114,10 +116,21 @@ def run(
             supervisor.start()
         while not supervisor.join(CHECK_INTERVAL_SECONDS):
             is_orphaned = share is not None and share.is_orphaned
-            if signals.stop_requested or is_orphaned or (exit_on_fault and supervisor.faulted):
+            is_over = (exit_on_fault and supervisor.faulted) or (
+                supervisor.is_stuck and (share is None or _is_all_faulted(app))
+            )
+            if signals.stop_requested or is_orphaned or is_over:
                 _stop(supervisor, stop_seconds, exit_on_fault=exit_on_fault)
                 break
     _end(supervisor)
+
+
+def _is_all_faulted(app: App) -> bool:
+    """Whether the projections of all processes have faulted, or the database can't be asked."""
+    try:
+        return all(s.is_faulted for s in app.status() if s.projection in app.projections)
+    except StoreUnavailable:
+        return True
 
 
 class _StopSignals:
@@ -139,7 +152,7 @@ class _StopSignals:
 
 
 def _stop(supervisor: Supervisor, stop_seconds: float, *, exit_on_fault: bool) -> None:
-    faulted = exit_on_fault and supervisor.faulted
+    faulted = supervisor.is_stuck or (exit_on_fault and supervisor.faulted)
     _say("stopping, because a projection faulted" if faulted else "stopping")
     supervisor.stop()
     until = time.monotonic() + stop_seconds

@@ -87,7 +87,7 @@ def livez(supervisor: Supervisor) -> Response:
     """Whether the process is alive: no runner has crashed, and not all have faulted."""
     crashed = [runner.definition.name for runner in supervisor.workers if runner.crashed]
     faulted = [runner.definition.name for runner in supervisor.faulted]
-    is_alive = not crashed and len(faulted) < len(supervisor.workers)
+    is_alive = not crashed and not supervisor.is_stuck
     return _json(is_alive, {"live": is_alive, "crashed": crashed, "faulted": faulted})
 
 

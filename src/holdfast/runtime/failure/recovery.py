@@ -23,7 +23,7 @@ from holdfast.model.policy import Decision, Fatal, Final, Park, Policy, Retry, S
 from holdfast.runtime.engines.invoke import Invoker
 from holdfast.runtime.signals import BreakerOpened, Failed, Signal, Waited
 from holdfast.runtime.store.clock import Clock
-from holdfast.runtime.store.faults import text_of
+from holdfast.runtime.store.faults import Fault, fault_of, text_of
 from holdfast.runtime.store.queue_items import NO_FAILURE, FailureHistory, attempt_of
 
 
@@ -126,10 +126,37 @@ class Recovery:
             if known.retry_after is not None and known.retry_after.reason == "retry":
                 known.retry_after = None
 
+    def end_wait(self, event: RawEvent) -> None:
+        """The event is tried again at once, because an operator has changed something."""
+        known = self.known.get(event.position)
+        if known is not None:
+            known.retry_after = None
+
     def forget(self, event: RawEvent) -> FailureHistory | None:
         """The event is applied or in the queue; returns its history, if it had failed."""
         known = self.known.pop(event.position, None)
         return known.history if known and known.history.attempts else None
+
+    def fault_of(self, event: RawEvent, step: NextStep) -> Fault:
+        """Why an event stops the projection, or is tried again."""
+        history = self.history_of(event)
+        last = history.last_attempts[-1] if history.last_attempts else None
+        if isinstance(step, GiveUp):
+            fault = fault_of(step.error, self._clock, event)
+            fault = replace(fault, at=last.at if last else fault.at)
+        else:
+            assert last is not None
+            fault = Fault(
+                error_type=last.error_type,
+                error_message=last.error_message,
+                error_stacktrace=last.error_stacktrace,
+                at=last.at,
+                position=event.position,
+                event_id=event.id,
+                event_type=event.type,
+                limit=step.max_attempts,
+            )
+        return replace(fault, attempts=history.attempts, since=history.first_failed_at)
 
     def decide(
         self, event: RawEvent, lane: str, error: BaseException, *, retries: int = 0

@@ -366,12 +366,11 @@ class Relay(Worker):
             if isinstance(blocked.step, GiveUp):
                 self._give_up(fault_of(blocked.step.error, self._context.clock, blocked.event))
         except ProjectionPaused as paused:
-            self.fault = fault_of(paused, self._context.clock)
+            self._own_fault = fault_of(paused, self._context.clock)
             self.stop()
         except ProjectionFaulted as known:
-            # The store knows it, and better: it is not written again.
             self.stop()
-            self._end_with(fault_of(known, self._context.clock))
+            self._end_unrecorded(fault_of(known, self._context.clock))
         except Exception as error:
             if not self._was_reset():
                 self._give_up(fault_of(error, self._context.clock))

@@ -33,6 +33,8 @@ class Elector:
         self._until, self._limits = until, context.limits
         self.checkpoint: Checkpoint | None = None
         """The checkpoint under which this runner has led last."""
+        self.found: Checkpoint | None = None
+        """The checkpoint as it was when the lease was taken last."""
         self.has_arrived = False
 
     def stand_by(self, session: Session) -> tuple[Checkpoint, Lease] | None:
@@ -41,6 +43,7 @@ class Elector:
             checkpoint = self._open(session)
             lease = self._context.leases.acquire(checkpoint)
             if lease is not None:
+                self.found = checkpoint
                 return checkpoint, lease
             self.has_arrived = self._until is not None and checkpoint.position >= self._until
             if self.has_arrived or not self._wait_for_lease(session, checkpoint):
@@ -68,27 +71,34 @@ class Elector:
             raise Fenced(f"projection {self._projection!r} was taken over while it waited")
         return checkpoint
 
-    def rest(self, until: float, lease: Lease, waited: Callable[[float], None]) -> None:
+    def was_reset(self, session: Session, lease: Lease) -> bool:
+        """Whether an operator has fenced this runner, by a reset or a rewind, and nobody leads."""
+        if not lease.held:
+            return False
+        now = session.find_checkpoint(self._projection, self._context.feed)
+        return now is not None and now.state == "stopped"
+
+    def rest(self, until: float, lease: Lease, waited: Callable[[float], None]) -> bool:
         """Waits with nothing but the lease; now and then, calls `waited` with the seconds left.
 
-        Ends early when asked to stop. When an operator has changed something, the wait is over.
+        Ends early when asked to stop; or when an operator has changed something: then returns
+        False.
         """
         clock, blocks_caller = self._context.clock, self._until is not None
         while True:
             part = self._limits.recheck_seconds
             if clock.wait_until(until, self._stop, part_seconds=part, blocks_caller=blocks_caller):
-                return
+                return True
             left = until - clock.monotonic()
             waited(left)
             if not lease.held:
                 raise Fenced(f"projection {self._projection!r} lost its lease")
             if left <= 0:
-                return
+                return True
             with closing(self._context.open_session()) as session:
                 now = self.still_ours(session)
             if self.checkpoint is not None and now.revision != self.checkpoint.revision:
-                waited(seconds)
-                return
+                return False
 
     def _wait_for_lease(self, session: Session, checkpoint: Checkpoint) -> bool:
         """Waits while another runner leads, or for a moment; False when asked to stop."""

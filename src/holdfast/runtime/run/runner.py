@@ -24,6 +24,7 @@ from typing import assert_never
 from holdfast.errors import (
     Fenced,
     LayoutChanged,
+    ProjectionFaulted,
     ProjectionPaused,
     Revised,
     ShardRequested,
@@ -48,7 +49,16 @@ from holdfast.runtime.failure.suspects import Suspects
 from holdfast.runtime.run.batch_reader import BatchReader, FeedBatch, RangeBatch, most_events
 from holdfast.runtime.run.elector import Elector
 from holdfast.runtime.run.worker import RunnerContext, Worker
-from holdfast.runtime.signals import LeaseLost, Paused, Refused, Resumed, Singled, Started, Stopped
+from holdfast.runtime.signals import (
+    BegunAgain,
+    LeaseLost,
+    Paused,
+    Refused,
+    Resumed,
+    Singled,
+    Started,
+    Stopped,
+)
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.faults import Fault, fault_of, text_of
 from holdfast.runtime.store.leases import Lease
@@ -103,6 +113,9 @@ class Runner(Worker):
                     self._stop.wait(self._limits.standby_seconds)
                 except StoreUnavailable as error:
                     self._back_off(error, suspect=self._suspects.suspect)
+                except ProjectionFaulted as known:
+                    self._stopped_at = self._elector.found
+                    self._end_unrecorded(fault_of(known, self._context.clock))
                 except LayoutChanged as error:
                     if not self._is_shard:
                         self._give_up(fault_of(error, self._context.clock))
@@ -282,10 +295,15 @@ class Runner(Worker):
                     # Nothing is held while nothing can be done, but the lease.
                     session.close()
                     waited = partial(self._attempts.recovery.waited, blocked.event)
-                    self._elector.rest(blocked.until, lease, waited)
+                    if not self._elector.rest(blocked.until, lease, waited):
+                        self._attempts.recovery.end_wait(blocked.event)
                     session = self._context.open_session()
                     checkpoint = self._elector.still_ours(session)
                     session.lead_on(checkpoint)
+            except Fenced:
+                if not self._elector.was_reset(session, lease):
+                    raise
+                self._emit(BegunAgain(*self._names))
             finally:
                 lease.release()
         finally:
@@ -320,7 +338,7 @@ class Runner(Worker):
             self._suspects.strike(failed, self._attempts.recovery)
             raise failed.error from failed
         except ProjectionPaused as paused:
-            self.fault = fault_of(paused, self._context.clock)
+            self._own_fault = fault_of(paused, self._context.clock)
             session.release(leadership.checkpoint)
         except (Fenced, LayoutChanged):
             raise
@@ -331,6 +349,7 @@ class Runner(Worker):
             self._release(leadership)
             raise
         except Exception as error:
+            self._stopped_at = leadership.checkpoint
             self._give_up_leading(fault_of(error, self._context.clock))
         else:
             self._release(leadership)
@@ -376,18 +395,16 @@ class Runner(Worker):
     def _block(self, leadership: Leadership, blocked: Blocked) -> _Retry | None:
         step, event, clock = blocked.step, blocked.event, self._context.clock
         self._failures = 0
-        history = self._attempts.recovery.history_of(event)
+        failure = self._attempts.recovery.fault_of(event, step)
         if isinstance(step, GiveUp):
-            attempts, since = history.attempts, history.first_failed_at
-            fault = fault_of(step.error, clock, event, attempts=attempts, since=since)
-            self._give_up_leading(fault)
+            self._stopped_at = leadership.checkpoint
+            self._give_up_leading(failure)
             return None
         at = clock.monotonic() + step.seconds
         what = "a retry of" if step.reason == "retry" else "the circuit breaker, then"
         until = clock.now() + timedelta(seconds=step.seconds)
         reason = f"{what} event {event.id} ({event.type!r}) at position {event.position}"
-        failure = history.as_fault(event, step.max_attempts)
-        has_died = failure is not None and failure.error_type == ProcessDied.__name__
+        has_died = failure.error_type == ProcessDied.__name__
         leadership.session.note_wait(
             leadership.checkpoint, until, reason, keep_mark=has_died, failure=failure
         )
@@ -405,8 +422,12 @@ class Runner(Worker):
         if leadership.checkpoint != self._elector.checkpoint:
             self._failures = 0
 
-    def _noted_checkpoint(self, session: Session) -> Checkpoint | None:  # noqa: ARG002
-        return self._elector.checkpoint
+    def _noted_checkpoint(self, session: Session) -> Checkpoint | None:
+        if self._elector.checkpoint is not None:
+            return self._elector.checkpoint
+        # It has never led. What another process leads is not this one's to speak of.
+        found = session.find_checkpoint(*self._names)
+        return None if found is None or self._context.leases.is_taken(found) else found
 
     def abandon(self) -> None:
         """The process ends though a handler has not returned: no event is to blame.

@@ -1,10 +1,14 @@
-"""Runs workers, a thread each. One worker's fault never stops another."""
+"""Runs workers, a thread each. One worker's fault never stops another.
+
+The thread of a worker that has faulted waits for an operator, and then goes on with a new worker.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from holdfast.runtime.run.worker import Worker
 
@@ -18,11 +22,19 @@ class Supervisor:
         *,
         wake: Callable[[], None] = lambda: None,
         ended: Callable[[Worker], None] = lambda _: None,
+        renewed: Callable[[Worker], Worker] | None = None,
     ) -> None:
-        """`wake` wakes workers that wait for news; `ended` is called on the thread of each."""
+        """`wake` wakes workers that wait for news; `ended` is called on the thread of each.
+
+        `renewed` makes another worker in the place of one that has faulted; without it, a fault
+        ends the thread.
+        """
         self.workers = list(workers)
-        self._wake, self._on_end = wake, ended
+        self._wake, self._on_end, self._renewed = wake, ended, renewed
         self._ended = threading.Condition()
+        self._dismissed: set[Worker] = set()
+        """The workers that were asked to end."""
+        self._successors: dict[Worker, Worker] = {}
         self._threads: dict[Worker, threading.Thread] = {}
         self._running: set[Worker] = set()
 
@@ -42,8 +54,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Asks all workers to commit what they have begun and end."""
-        for worker in list(self.workers):
-            worker.stop()
+        self._dismiss(self.workers)
         self._wake()
 
     def join(self, timeout_seconds: float | None = None) -> bool:
@@ -53,9 +64,7 @@ class Supervisor:
 
     def remove(self, workers: Iterable[Worker], timeout_seconds: float) -> None:
         """Stops workers, waits for them to finish their batch, and abandons those that don't."""
-        ending = [worker for worker in workers if worker in self.workers]
-        for worker in ending:
-            worker.stop()
+        ending = self._dismiss(workers)
         self._wake()
         with self._ended:
             self._ended.wait_for(lambda: self._running.isdisjoint(ending), timeout_seconds)
@@ -63,6 +72,7 @@ class Supervisor:
         _abandon(slow, None)
         for worker in ending:
             self.workers.remove(worker)
+            self._dismissed.discard(worker)
 
     def abandon(self, timeout_seconds: float | None = None) -> None:
         """The process ends though handlers have not returned: notes that no event is to blame."""
@@ -90,6 +100,27 @@ class Supervisor:
         """The workers that ended with a fault."""
         return [worker for worker in self.workers if worker.fault is not None]
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether nothing goes on before an operator does something."""
+        return bool(self.workers) and all(worker.is_stuck for worker in self.workers)
+
+    def _dismiss(self, workers: Iterable[Worker]) -> list[Worker]:
+        """Asks workers, or those in their place, to end."""
+        with self._ended:
+            ending = [self._latest(worker) for worker in workers]
+            ending = [worker for worker in ending if worker in self.workers]
+            self._dismissed.update(ending)
+            self._ended.notify_all()
+        for worker in ending:
+            worker.stop()
+        return ending
+
+    def _latest(self, worker: Worker) -> Worker:
+        while worker in self._successors:
+            worker = self._successors[worker]
+        return worker
+
     def _start(self, worker: Worker) -> None:
         # A daemon: a handler that never returns can't keep the process alive. What it had begun is
         # not committed, and the next start does it again.
@@ -102,6 +133,9 @@ class Supervisor:
     def _run(self, worker: Worker) -> None:
         try:
             worker.run()
+            while (successor := self._successor(worker)) is not None:
+                worker = successor
+                worker.run()
         except BaseException as error:
             worker.crash(error)
             raise
@@ -111,6 +145,27 @@ class Supervisor:
                 self._running.discard(worker)
                 self._threads.pop(worker, None)
                 self._ended.notify_all()
+
+    def _successor(self, worker: Worker) -> Worker | None:
+        """Waits after a fault; the worker that goes on then, or None if it is over."""
+        if self._renewed is None or worker.fault is None:
+            return None
+        if not worker.await_operator(partial(self._is_dismissed, worker)):
+            return None
+        with self._ended:
+            if worker in self._dismissed:
+                return None
+            successor = self._renewed(worker)
+            self._successors[worker] = successor
+            self.workers[self.workers.index(worker)] = successor
+            self._running.add(successor)
+            self._running.discard(worker)
+            self._threads[successor] = self._threads.pop(worker)
+            return successor
+
+    def _is_dismissed(self, worker: Worker, wait_seconds: float) -> bool:
+        with self._ended:
+            return self._ended.wait_for(lambda: worker in self._dismissed, wait_seconds)
 
 
 def _abandon(workers: Sequence[Worker], timeout_seconds: float | None) -> None:

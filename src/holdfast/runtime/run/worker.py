@@ -67,8 +67,12 @@ class Worker(ABC):
 
     def __init__(self, definition: Definition, context: RunnerContext, until: int | None) -> None:
         self.definition = definition
-        self.fault: Fault | None = None
+        self._own_fault: Fault | None = None
         self.crashed = False
+        self._to_record: Fault | None = None
+        self._fault_is_recorded = True
+        self._stopped_at: Checkpoint | None = None
+        """The checkpoint at which a fault has stopped it."""
         self._context, self._limits, self._until = context, context.limits, until
         self._stop = StopSignal()
         self._arrived = False
@@ -105,9 +109,38 @@ class Worker(ABC):
         """Whether threads of its own still run, such as a client that can't leave its group."""
         return False
 
+    @property
+    def fault(self) -> Fault | None:
+        """Why it has stopped, if it has."""
+        return self._own_fault
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether nothing of it goes on before an operator does something."""
+        return self.fault is not None
+
+    def await_operator(self, is_dismissed: Callable[[float], bool]) -> bool:
+        """Waits until there is a reason to try again; False if it is dismissed before.
+
+        Reasons are an operator's change, and progress of another process. A fault that could not
+        be recorded, because the store was away, is recorded meanwhile. `is_dismissed` waits for
+        some seconds.
+        """
+        while not is_dismissed(self._limits.fault_check_seconds):
+            # The store may be away, or the projection may have other shards by now.
+            with suppress(HoldfastError), closing(self._context.open_session()) as session:
+                if not self._fault_is_recorded:
+                    self._record_fault(session)
+                now = self._watched_checkpoint(session)
+                if now is not None and self._stopped_at is None:
+                    self._stopped_at = now
+                elif _has_changed(self._stopped_at, now):
+                    return True
+        return False
+
     def crash(self, error: BaseException) -> None:
         """Notes a fault: its thread ends with an unexpected error."""
-        self.fault, self.crashed = fault_of(error, self._context.clock), True
+        self._own_fault, self.crashed = fault_of(error, self._context.clock), True
 
     def raise_fault(self) -> None:
         """Raises ProjectionFaulted if it ended with a fault; its cause is the error."""
@@ -226,12 +259,28 @@ class Worker(ABC):
     def _give_up(self, fault: Fault) -> None:
         """Ends with a fault, written to the store if that can be reached."""
         self._has_given_up = True
+        self._to_record, self._fault_is_recorded = fault, False
         # Not on a session that is in use: its connection may be what has failed.
         with suppress(HoldfastError), closing(self._context.open_session()) as session:
-            checkpoint = self._noted_checkpoint(session)
-            if checkpoint is not None:
-                session.record_fault(checkpoint, fault)
+            self._record_fault(session)
         self._end_with(fault)
+
+    def _record_fault(self, session: Session) -> None:
+        checkpoint = self._noted_checkpoint(session)
+        if checkpoint is not None and self._to_record is not None:
+            session.record_fault(checkpoint, self._to_record)
+        self._stopped_at = self._stopped_at or self._watched_checkpoint(session)
+        self._fault_is_recorded = True
+
+    def _end_unrecorded(self, fault: Fault) -> None:
+        """Ends with a fault that the store knows already, and better, or that is not of events."""
+        with suppress(HoldfastError), closing(self._context.open_session()) as session:
+            self._stopped_at = self._stopped_at or self._watched_checkpoint(session)
+        self._end_with(fault)
+
+    def _watched_checkpoint(self, session: Session) -> Checkpoint | None:
+        """The checkpoint that an operator changes to let it go on."""
+        return session.find_checkpoint(*self._names)
 
     def _noted_checkpoint(self, session: Session) -> Checkpoint | None:
         """The checkpoint that faults and waits are noted at."""
@@ -239,7 +288,7 @@ class Worker(ABC):
 
     def _end_with(self, fault: Fault) -> None:
         """Ends with a fault, and tells listeners why, except for what is masked."""
-        self.fault = fault
+        self._own_fault = fault
         shown = replace(fault, error_message=self.definition.masked(fault.error_message))
         if self.definition.mask is not None:
             shown = replace(shown, error_stacktrace="(masked)", error=None)
@@ -251,3 +300,10 @@ class Worker(ABC):
         if isinstance(signal, Failed):
             signal = replace(signal, stream="(masked)")  # It is the lane, where no other is named.
         self._context.signals.emit(signal)
+
+
+def _has_changed(before: Checkpoint | None, now: Checkpoint | None) -> bool:
+    """Whether an operator has changed something, or another process has gone on."""
+    if before is None or now is None:
+        return before is not now
+    return (now.revision, now.position) != (before.revision, before.position)

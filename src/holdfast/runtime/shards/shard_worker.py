@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.model.definition import Definition
-from holdfast.model.feed_names import MAX_SHARDS, shard_feed
+from holdfast.model.feed_names import MAX_SHARDS, shard_feed, shard_feeds
 from holdfast.runtime.run.runner import Runner
 from holdfast.runtime.run.supervisor import Supervisor
 from holdfast.runtime.run.worker import RunnerContext, Worker
 from holdfast.runtime.shards.layout import ShardLayout, ShardLayouts
 from holdfast.runtime.shards.shard_source import ShardSource
-from holdfast.runtime.store.faults import fault_of
+from holdfast.runtime.store.checkpoint import Checkpoint
+from holdfast.runtime.store.faults import Fault, fault_of
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
 
@@ -61,13 +62,14 @@ class ShardWorker(Worker):
         self._runners: dict[str, Runner] = {}
         self._start_at: dict[str, float] = {}
         """When the shards begin that have not yet."""
-        self._supervisor = Supervisor(ended=self._runner_ended)
+        renewed = None if self._is_awaited else self._renewed
+        self._supervisor = Supervisor(ended=self._runner_ended, renewed=renewed)
 
     def run(self) -> None:
         """Blocks until it ends; afterwards `fault` says if something is wrong."""
         check_at = 0.0
         try:
-            while not (self._stop.is_set() or self._arrived):
+            while not (self._stop.is_set() or self._arrived or self._has_given_up):
                 if time.monotonic() >= check_at:
                     self._check()
                     seconds = CATCH_UP_CHECK_SECONDS if self._changes else CHECK_SECONDS
@@ -91,6 +93,14 @@ class ShardWorker(Worker):
     def runs_this_thread(self) -> bool:
         return self._supervisor.runs_this
 
+    def _noted_checkpoint(self, session: Session) -> Checkpoint | None:
+        return self._watched_checkpoint(session)
+
+    def _watched_checkpoint(self, session: Session) -> Checkpoint | None:
+        """That of the first shard, where the worker itself has failed."""
+        shards = self.definition.shards if self._layout is None else self._layout.shards
+        return session.find_checkpoint(self.definition.name, shard_feed(1, shards))
+
     # The layout
 
     def _check(self) -> None:
@@ -112,7 +122,7 @@ class ShardWorker(Worker):
         except StoreUnavailable as error:
             self._back_off(error)
         except HoldfastError as error:
-            self._end_with(fault_of(error, self._context.clock))
+            self._end_unrecorded(fault_of(error, self._context.clock))
             self._arrived = True
 
     @property
@@ -132,7 +142,8 @@ class ShardWorker(Worker):
             if leader == me or count - held[me] < 2:
                 return
             for state in states:
-                may_have = self._runners.get(state.feed) in running
+                own = self._runners.get(state.feed)
+                may_have = own in running and own.fault is None
                 if state.leader == leader and state.asked_by is None and may_have:
                     self._layouts.ask(name, state)
                     return
@@ -145,16 +156,25 @@ class ShardWorker(Worker):
         for rank in range(count):
             number = (first + rank) % count + 1
             feed = shard_feed(number, count)
-            context = replace(
-                self._context, feed=feed, open_source=self._open_source(number, count)
-            )
-            self._runners[feed] = Runner(self.definition, context, until=self._until, is_shard=True)
+            self._runners[feed] = self._new_runner(number, count)
             self._start_at[feed] = now + (
                 0.0 if self._is_awaited else rank * SPREAD_SECONDS / count
             )
 
-    def _open_source(self, number: int, of: int) -> OpenShardSource:
-        return OpenShardSource(self._context, self._layouts, self.definition.name, number, of)
+    def _new_runner(self, number: int, of: int) -> Runner:
+        name = self.definition.name
+        open_source = OpenShardSource(self._context, self._layouts, name, number, of)
+        context = replace(self._context, feed=shard_feed(number, of), open_source=open_source)
+        return Runner(self.definition, context, until=self._until, is_shard=True)
+
+    def _renewed(self, runner: Worker) -> Worker:
+        """Another runner for the shard of one that has faulted."""
+        for feed, own in self._runners.items():
+            if own is runner:
+                count = len(self._runners)
+                self._runners[feed] = self._new_runner(shard_feeds(count).index(feed) + 1, count)
+                return self._runners[feed]
+        raise AssertionError(runner.name)
 
     def _start_some(self) -> None:
         for feed, start_at in list(self._start_at.items()):
@@ -165,8 +185,22 @@ class ShardWorker(Worker):
     def _runner_ended(self, runner: Worker) -> None:
         """Keeps the first fault; the runners of other shards go on."""
         with self._failing:
-            self.fault = self.fault or runner.fault
+            if self._stop.is_set() or self._is_awaited or runner.crashed:
+                self._own_fault = self._own_fault or runner.fault
             self.crashed = self.crashed or runner.crashed
+
+    @property
+    def fault(self) -> Fault | None:
+        """Its own fault, or the first one of its shards."""
+        faults = (runner.fault for runner in list(self._runners.values()))
+        return self._own_fault or next((fault for fault in faults if fault is not None), None)
+
+    @property
+    def is_stuck(self) -> bool:
+        if self._own_fault is not None:
+            return True
+        runners = list(self._runners.values())
+        return bool(runners) and all(runner.is_stuck for runner in runners)
 
     @property
     def _is_awaited(self) -> bool:

@@ -16,14 +16,7 @@ from holdfast.runtime.store.clock import Clock
 from holdfast.texts import clean
 
 
-def fault_of(
-    error: BaseException,
-    clock: Clock,
-    event: RawEvent | None = None,
-    *,
-    attempts: int = 0,
-    since: datetime | None = None,
-) -> Fault:
+def fault_of(error: BaseException, clock: Clock, event: RawEvent | None = None) -> Fault:
     """The fault of an error; without `event`, no event is to blame."""
     return Fault(
         error_type=type(error).__name__,
@@ -34,8 +27,6 @@ def fault_of(
         event_id=event.id if event else None,
         event_type=event.type if event else None,
         needs_reset=isinstance(error, TransactionEnded),
-        attempts=attempts,
-        since=since,
         error=error,
     )
 
@@ -48,7 +39,7 @@ def fault_message(projection: str, fault: Fault) -> str:
     if fault.needs_reset:
         return f"{told} (fix the handler, then holdfast reset {projection})"
     before = "" if fault.position is None else "everything before it is committed; "
-    return f"{told} ({before}fix the cause, then start it again)"
+    return f"{told} ({before}fix the cause, then holdfast retry {projection}, or start it again)"
 
 
 MAX_FRAMES = 50

@@ -31,7 +31,7 @@ import msgspec
 from holdfast.errors import ConfigError
 from holdfast.model import arguments
 from holdfast.model.event import RawEvent
-from holdfast.runtime.store.faults import Fault, stacktrace_of, text_of
+from holdfast.runtime.store.faults import stacktrace_of, text_of
 
 Status = Literal[
     "pending", "processing", "retrying", "failed", "dead", "skipped", "resolved", "done"
@@ -73,24 +73,6 @@ class FailureHistory:
             self.attempts + 1,
             self.first_failed_at or at,
             (*self.last_attempts, attempt_of(error, at))[-MAX_HISTORY:],
-        )
-
-    def as_fault(self, event: RawEvent, limit: int | None) -> Fault | None:
-        """The last failure of an event that may have `limit` attempts; None if it has none."""
-        if not self.last_attempts:
-            return None
-        last = self.last_attempts[-1]
-        return Fault(
-            error_type=last.error_type,
-            error_message=last.error_message,
-            error_stacktrace=last.error_stacktrace,
-            at=last.at,
-            position=event.position,
-            event_id=event.id,
-            event_type=event.type,
-            attempts=self.attempts,
-            since=self.first_failed_at,
-            limit=limit,
         )
 
 

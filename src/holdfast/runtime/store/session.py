@@ -27,6 +27,9 @@ class Session(Protocol):
     def open_checkpoint(self, projection: str, feed: str) -> Checkpoint:
         """The checkpoint; a new one is at position 0."""
 
+    def find_checkpoint(self, projection: str, feed: str) -> Checkpoint | None:
+        """The checkpoint, if there is one."""
+
     def overrides(self, projection: str) -> Mapping[str, Any]:
         """The settings that operators have set in place of the code's."""
 

@@ -6,7 +6,6 @@ Obstacles come first, in the order in which an operator fixes them; then how muc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
@@ -148,11 +147,7 @@ def _faulted(connection: Connection, status: ProjectionStatus) -> Iterator[Reaso
     error = status.last_error
     if error is None or not status.is_faulted:
         return
-    item, item_status, queued_at = _item_of(connection, status, error.position)
-    # An event that stops a projection from the queue was there before, and waits there.
-    is_parked_since = item_status == "dead" or (queued_at is not None and queued_at > error.at)
-    if is_parked_since and not status.needs_reset:
-        return
+    item, item_status = _item_of(connection, status, error.position)
     where = "" if error.position is None else f" at position {error.position:,}"
     what = "" if error.event_type is None else f", {error.event_type!r} event {error.event_id}"
     yield Reason(
@@ -185,18 +180,19 @@ def _error_fields(error: LastError) -> dict[str, Any]:
 
 def _item_of(
     connection: Connection, status: ProjectionStatus, position: int | None
-) -> tuple[int | None, Status | None, datetime | None]:
-    """The id, the status and the time of an event in the queue."""
+) -> tuple[int | None, Status | None]:
+    """The id and the status of an event in the queue."""
     if position is None or position > status.position:
-        return None, None, None
+        return None, None
     names = {"projection": status.projection, "feed": status.feed, "position": position}
-    for id_, _, item_status, created_at in connection.run("item_at", names):
-        return id_, item_status, moment(created_at)
-    return None, None, None
+    for id_, _, item_status, _ in connection.run("item_at", names):
+        return id_, item_status
+    return None, None
 
 
 def _no_worker(connection: Connection, status: ProjectionStatus) -> Iterator[Reason]:
-    if _is_led(status) or status.waiting_until is not None:
+    # A worker that runs may wait for an operator with nothing held: the fault says what to do.
+    if _is_led(status) or status.waiting_until is not None or status.is_faulted:
         return
     names = {"projection": status.projection, "feed": status.feed}
     last = Checkpoint(*connection.run("read_checkpoint", names)[0])
@@ -217,6 +213,8 @@ def _waiting(status: ProjectionStatus) -> Iterator[Reason]:
     text, fields = "", {"until": until, "waiting_for": status.waiting_for}
     if until is not None:
         text = f"it waits until {_at(until)} for {status.waiting_for}"
+    elif error is not None and not _is_led(status):
+        return
     elif error is not None:
         text = f"it tries {error.event_type!r} event {error.event_id} again"
     if error is not None:

@@ -11,6 +11,7 @@ from holdfast.sql.outbox.registration import add_types, publish
 from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import revoke_claims
 from holdfast.sql.store.operator_transaction import operator_transactions
+from holdfast.sql.store.session import needs_reset
 from holdfast.sql.store.shard_layouts import admit, feeds_of, reset_layout
 from holdfast.sql.store.start import restart
 from holdfast.sql.store.tables import clear_tables
@@ -92,7 +93,7 @@ def read_positions(
         rows = connection.run("checkpoints_of", name)
     shards = layouts[0][0] if layouts else definition.shards
     feeds = [feed or definition.feed] if shards == 1 or feed else shard_feeds(shards)
-    found = {of: (position, state) for *_, position, state, of in rows}
+    found = {of: (position, state) for _, _, position, state, of, _ in rows}
     return [found.get(feed, (0, "stopped")) for feed in feeds]
 
 
@@ -128,6 +129,21 @@ def resume(database: Database, projection: str, change: ChangedBy) -> bool:
                 change.write(connection, "resume", projection, {})
     database.announce()
     return bool(resumed)
+
+
+def retry(database: Database, projection: str, change: ChangedBy) -> list[str]:
+    """Has a projection that has stopped, or waits, try again at once; returns on which feeds."""
+    for attempt in operator_transactions(database):
+        with attempt as connection:
+            connection.run("lock_layout", {"projection": projection})
+            rows = connection.run("checkpoints_of", {"projection": projection})
+            feeds = [feed for (feed,) in connection.run("retry", {"projection": projection})]
+            if feeds:
+                change.write(connection, "retry", projection, {"feeds": feeds})
+    if any(must_be_reset for *_, must_be_reset in rows):
+        raise needs_reset(projection)
+    database.announce()
+    return feeds
 
 
 def rewind(database: Database, definition: Definition, to: int | None, change: ChangedBy) -> int:

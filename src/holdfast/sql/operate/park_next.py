@@ -11,6 +11,8 @@ from holdfast.runtime.run.foreign_source import ForeignSource
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.queue_items import (
     MAX_HISTORY,
+    NO_FAILURE,
+    Attempt,
     FailedAttempt,
     FailureHistory,
     NewItem,
@@ -22,7 +24,7 @@ from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import recount
 from holdfast.sql.store.operator_transaction import operator_transactions
 from holdfast.sql.store.queue_rows import enqueue, fail_item
-from holdfast.sql.values import as_json
+from holdfast.sql.values import as_json, moment
 
 
 def park_next(
@@ -64,13 +66,37 @@ def park_next(
                     "come to it"
                 )
             lane = lane_of(event)
-            enqueue(connection, checkpoint, [NewItem(event, lane, "dead", history)], change.at)
+            known = _joined(_history(connection, names, position), history)
+            enqueue(connection, checkpoint, [NewItem(event, lane, "dead", known)], change.at)
             connection.run("pass_position", {**names, "position": position})
+            connection.run("end_fault", {**names, "position": position})
             recount(connection, projection, names["feed"], lane)
             ((item_id, *_),) = connection.run("item_at", {**names, "position": position})
             item = _note(connection, item_id, change)
             change.write(connection, "add", projection, {"items": [item.id]})
     return item
+
+
+def _history(connection: Connection, names: Mapping[str, str], position: int) -> FailureHistory:
+    """The failures of the event, if it is the one that the projection has stopped at."""
+    rows = connection.run("read_failure", {**names, "position": position})
+    if not rows:
+        return NO_FAILURE
+    attempts, since, at, *error = rows[0]
+    failed_at = moment(at)
+    assert failed_at is not None
+    type_, message, stacktrace = error
+    last = Attempt(failed_at, type_, message, stacktrace)
+    return FailureHistory(max(1, attempts), moment(since) or failed_at, (last,))
+
+
+def _joined(known: FailureHistory, reported: FailureHistory) -> FailureHistory:
+    """What is known of an event, and what an operator says of it."""
+    return FailureHistory(
+        known.attempts,
+        known.first_failed_at or reported.first_failed_at,
+        (*known.last_attempts, *reported.last_attempts)[-MAX_HISTORY:],
+    )
 
 
 def park_queued(
@@ -101,12 +127,8 @@ def park_queued(
                     f"item {item.id} is {item.status}, and can't be parked; holdfast queue show "
                     f"{item.id} says more"
                 )
-            known = FailureHistory(
-                item.attempts,
-                item.first_failed_at or history.first_failed_at,
-                (*item.history, *history.last_attempts)[-MAX_HISTORY:],
-            )
-            dead = FailedAttempt(item.id, "dead", known, item.retries, None)
+            known = FailureHistory(item.attempts, item.first_failed_at, tuple(item.history))
+            dead = FailedAttempt(item.id, "dead", _joined(known, history), item.retries, None)
             fail_item(connection, dead, change.at)
             recount(connection, projection, names["feed"], lane)
             item = _note(connection, item.id, change)

@@ -65,16 +65,21 @@ class SqlSession:
         return self._connection is None
 
     def open_checkpoint(self, projection: str, feed: str) -> Checkpoint:
-        names = {"projection": projection, "feed": feed}
-        rows = self.connection.run("read_checkpoint", names)
-        if not rows:
+        found = self.find_checkpoint(projection, feed)
+        if found is None:
+            names = {"projection": projection, "feed": feed}
             with self.connection.transaction():
                 admit(self.connection, projection, feed)
                 self.connection.run("open_checkpoint", names)
-            rows = self.connection.run("read_checkpoint", names)
-        if not rows:
+            found = self.find_checkpoint(projection, feed)
+        if found is None:
             raise Fenced(f"feed {feed!r} of projection {projection!r} is no more")
-        return Checkpoint(*rows[0])
+        return found
+
+    def find_checkpoint(self, projection: str, feed: str) -> Checkpoint | None:
+        names = {"projection": projection, "feed": feed}
+        rows = self.connection.run("read_checkpoint", names)
+        return Checkpoint(*rows[0]) if rows else None
 
     def overrides(self, projection: str) -> dict[str, Any]:
         rows = self.connection.run("read_settings", {"projection": projection})

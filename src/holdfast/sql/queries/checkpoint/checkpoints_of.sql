@@ -1,2 +1,2 @@
 -- A projection's checkpoints: epoch, position and state.
-SELECT id, epoch, position, state, feed FROM holdfast_checkpoint WHERE projection = :projection
+SELECT id, epoch, position, state, feed, needs_reset FROM holdfast_checkpoint WHERE projection = :projection

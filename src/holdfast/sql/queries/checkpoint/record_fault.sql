@@ -14,5 +14,5 @@ SET
     error_since = :since,
     error_attempts = :attempts,
     error_limit = :limit,
-    needs_reset = :needs_reset
+    needs_reset = needs_reset OR :needs_reset
 WHERE id = :id AND epoch = :epoch
