@@ -152,7 +152,7 @@ def _claim(claims: SqlClaims, token: str, *, lanes: int) -> float:
 
 def _load(url: str, rows: int, *, due_lanes: int) -> None:
     with closing(handlers_app(url, delivery="outbox")) as app:
-        app.status()
+        app.migrate()
     values = {
         "lanes": rows // ROWS_PER_LANE,
         "rows_per_lane": ROWS_PER_LANE,

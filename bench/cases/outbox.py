@@ -69,7 +69,7 @@ def load_registered(url: str, count: int) -> None:
 
 def queue_all(app: App) -> None:
     """Registers an app's projection, and puts what the journal has into its queue."""
-    app.status()
+    app.migrate()
     (definition,) = app._catalog
     with closing(app._open_session()) as session:
         claims = SqlClaims(session, definition, clock=SystemClock())

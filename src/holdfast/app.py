@@ -73,12 +73,14 @@ class App(Operations):
             records=records,
             prepare=self._prepare,
             check_prepared=self._check_prepared,
+            has_tables=self.has_tables,
             apply_inline=self._apply_inline,
         )
         self.queue = Queue(
             self._database,
             clock=self._clock,
             prepare=self._prepare,
+            has_tables=self.has_tables,
             lane_of=self._lane_of,
             source_of=self._sources.get,
         )
@@ -88,6 +90,7 @@ class App(Operations):
             records=records,
             prepare=self._prepare,
             check_prepared=self._check_prepared,
+            has_tables=self.has_tables,
             replay=self._replay,
         )
 

@@ -43,7 +43,7 @@ from holdfast.sql.database import Database, handled_database
 from holdfast.sql.forks import at_fork
 from holdfast.sql.journal.journal_source import JournalSource
 from holdfast.sql.journal.positions import check_drawn
-from holdfast.sql.migrations import check_migrated, migrate
+from holdfast.sql.migrations import check_migrated, has_tables, migrate
 from holdfast.sql.outbox.claims import OpenTransaction, SqlClaims
 from holdfast.sql.outbox.registration import register
 from holdfast.sql.sqlite.database import SqliteDatabase
@@ -73,7 +73,7 @@ class Assembly:
         self._signals = Signals()
         self._signals.listen(log_signal)
         self._signals.listen(self._on_signal)
-        self._prepared = self._migrated = False
+        self._prepared = self._migrated = self._has_tables = False
         self._supervisors: WeakSet[Supervisor] = WeakSet()
         self._begin_process()
         at_fork(self, Assembly._begin_process)
@@ -106,6 +106,17 @@ class Assembly:
                     if isinstance(definition.delivery, OutboxDelivery):
                         register(self._database, definition)
                 self._prepared = True
+
+    def has_tables(self) -> bool:
+        """Whether the database has holdfast's tables. What only reads does not make them.
+
+        With `auto_migrate=False`, raises SchemaError if it has not.
+        """
+        if not (self._prepared or self._migrated or self._has_tables):
+            if not self._auto_migrate:
+                check_migrated(self._database)
+            self._has_tables = has_tables(self._database)
+        return self._prepared or self._migrated or self._has_tables
 
     def _check_prepared(self) -> None:
         """Where somebody's transaction is open, a migration could wait for it for ever."""

@@ -46,20 +46,24 @@ class Operations(Assembly):
         Lists what has ever run on this database; a registered projection appears with its first
         run.
         """
-        self._prepare()
+        if not self.has_tables():
+            return []
         return statuses.read_status(self._database, self._clock, self._heads())
 
     def explain(self, projection: str | type) -> list[Reason]:
         """Why a projection does not advance; the last reason says how much there is to do."""
         definition = self._catalog.find(projection)
-        self._prepare()
+        if not self.has_tables():
+            text = "it has never run here: the database has no holdfast tables yet"
+            return [Reason(kind="no_worker", text=text, fields={"leader": None})]
         heads = self._heads(definition.name)
         return explain(self._database, self._clock, definition.name, definition.feed, heads)
 
     def tables(self, projection: str | type) -> list[str]:
         """The tables that a projection has made on this database, which a reset would clear."""
         definition = self._catalog.find(projection)
-        self._prepare()
+        if not self.has_tables():
+            return []
         return lifecycle.owned_tables(self._database, definition)
 
     def tables_left(self, projection: str | type) -> list[str]:
@@ -79,7 +83,8 @@ class Operations(Assembly):
     def audit(self, projection: str | type | None = None, *, limit: int = 100) -> list[AuditRow]:
         """What operators have changed, the latest first: who, when, what and why."""
         name = None if projection is None else self._catalog.find(projection).name
-        self._prepare()
+        if not self.has_tables():
+            return []
         return read_audit(self._database, name, limit)
 
     def pause(self, projection: str | type, *, by: str, note: str | None = None) -> bool:

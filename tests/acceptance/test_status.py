@@ -90,8 +90,21 @@ def test_shows_a_projection_that_the_app_no_longer_has(place: Place) -> None:
 
 def test_an_app_with_nothing_to_show(place: Place) -> None:
     place.write("empty.py", "import bank, holdfast\napp = holdfast.App(bank.URL)\n")
-    assert place.ok("status", "empty:app", "--json").json == {"projections": []}
+    nothing = {"projections": [], "has_tables": False}
+    assert place.ok("status", "empty:app", "--json").json == nothing
     assert "no projections" in place.ok("status", "empty:app").out
+
+
+def test_a_database_without_tables_stays_so(any_place: Place) -> None:
+    for _ in range(2):
+        table = any_place.ok("status", "bank:app").out
+        assert table.count("never ran") == 2
+        assert "has no holdfast tables yet" in table
+    for command in (["queue", "list"], ["journal", "tail"], ["audit"], ["outbox", "report"]):
+        any_place.ok(*command, "bank:app")
+    assert "no holdfast tables" in any_place.ok("explain", "bank:app", "ledger").out
+    any_place.ok("migrate", "bank:app")
+    assert "has no holdfast tables" not in any_place.ok("status", "bank:app").out
 
 
 @pytest.mark.parametrize("arguments", [["--json"], []])
@@ -103,7 +116,7 @@ def test_watch_on_a_pipe_goes_on_until_ctrl_c(place: Place, arguments: list[str]
     assert watch.send(signal.SIGINT).wait() == 0
     assert watch.err == []
     if arguments:
-        assert all(set(json.loads(line)) == {"projections"} for line in watch.out)
+        assert all(set(json.loads(line)) == {"projections", "has_tables"} for line in watch.out)
 
 
 def test_watch_outlives_a_database_that_is_away(

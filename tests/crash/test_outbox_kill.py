@@ -39,7 +39,7 @@ def kill_all_the_time(outbox: Wanted, kind: Name, spoilt: Spoilt, *, kills: int)
     chance = random.Random(seed)
     said: list[str] = []
     with build_app(url, kind, policy=PARKS, concurrency=4) as app, ExitStack() as started:
-        app.status()  # Makes the tables, and has every append enqueued.
+        app.migrate()  # Makes the tables, and has every append enqueued.
         if url.startswith("postgresql"):
             slow_lanes(url)
         history = FailingHistory(

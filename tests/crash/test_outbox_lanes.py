@@ -88,7 +88,7 @@ def run(
     chance = random.Random(seed)
     spoilt[0] = "park and again"
     with build_app(url, kind, policy=PARKS, concurrency=8) as app, ExitStack() as started:
-        app.status()
+        app.migrate()
         workers = [started.enter_context(WorkerProcess(traced)) for _ in range(2)]
         for worker in workers:
             worker.wait_until_said("Started")

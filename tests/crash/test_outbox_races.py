@@ -174,12 +174,12 @@ def test_a_message_from_the_past(app: App, url: str) -> None:
             got.append(event.data["n"])
 
     app.sink(name="one")(Mails)
-    app.status()
+    app.migrate()
     with psycopg.connect(url) as past:
         past.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         past.execute("SELECT 1 FROM holdfast_event").fetchall()
         app.sink(name="two")(Mails)
-        app.status()
+        app.migrate()
         with pytest.raises(StoreConflict, match="try again"):
             app.outbox.send("mail", {"n": 1}, key="a", connection=past)
         past.rollback()

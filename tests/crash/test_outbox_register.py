@@ -72,11 +72,11 @@ def test_transaction_that_began_before_the_registration(
     ):
         writer.migrate()
         if begins == "between":
-            app.status()
+            app.migrate()
             app = build_app(postgres_url, outbox_kind, policy=PARKS, concurrency=4)
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute("SELECT 1 FROM holdfast_event").fetchall()
-        app.status()
+        app.migrate()
         if begins == "before":
             with pytest.raises(StoreConflict):
                 writer.journal.append("lane-1", [Moved(1)], connection=connection)
@@ -111,7 +111,7 @@ def test_an_append_that_stalls_while_others_register(postgres_url: str, outbox_k
         append.start()
         waits = "SELECT 1 FROM pg_locks WHERE objid = 4711 AND NOT granted"
         wait_until(lambda: bool(gate.execute(waits).fetchall()), 30, "the append to stall")
-        app.status()
+        app.migrate()
         gate.execute("SELECT pg_advisory_unlock(4711)")
         append.join()
         app.catch_up(timeout_seconds=30)

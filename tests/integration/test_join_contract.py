@@ -123,7 +123,7 @@ def test_a_message_is_sent_if_its_transaction_commits(app: App, way: Way) -> Non
         def mail(self, event: Event[Any], tx: Tx) -> None:
             got.append(f"{event.stream}: {event.data['text']}")
 
-    app.status()
+    app.migrate()
     with undone(way.transaction()):
         way.execute("INSERT INTO business VALUES ('order 1')")
         way.send(app.outbox, "mail", {"text": "never"}, key="anna")

@@ -147,6 +147,10 @@ class Database(Protocol):
     wake: WakeSignal
     """Wakes waiting threads when the journal may have grown."""
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is something to connect to; a read must not make it."""
+
     def connect(self) -> Connection:
         """A connection of one's own: reads may run beside another connection's writes."""
 

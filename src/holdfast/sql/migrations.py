@@ -42,6 +42,20 @@ def check_migrated(database: Database) -> None:
             )
 
 
+def has_tables(database: Database) -> bool:
+    """Whether the database has holdfast's tables. Makes nothing, not even a file.
+
+    Raises SchemaError if they are of another version.
+    """
+    if not database.exists:
+        return False
+    with database.reading() as connection:
+        if not _version(connection):
+            return False
+    check_migrated(database)
+    return True
+
+
 def record_version(connection: Connection, version: int) -> None:
     """Records how many migrations have run."""
     connection.script("CREATE TABLE IF NOT EXISTS holdfast_schema (version integer NOT NULL)")

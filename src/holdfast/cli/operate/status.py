@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
+NO_TABLES = (
+    "The database has no holdfast tables yet; workers, appends and holdfast migrate make them"
+)
+
+
 @click.command()
 @takes_app(optional="PROJECTION")
 @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
@@ -117,7 +122,10 @@ def _print(app: App, projection: str | None, as_json: bool) -> None:
     fields = [{**asdict(status), "registered": status.projection in known} for status in statuses]
     empty = "the app has no projections, and none has run on its database"
     view = partial(view_of, registered=known, with_tracebacks=projection is not None)
-    print_rows(statuses, view, empty, as_json, projections=fields)
+    has_tables = app.has_tables()
+    print_rows(statuses, view, empty, as_json, projections=fields, has_tables=has_tables)
+    if not (has_tables or as_json):
+        click.echo(NO_TABLES)
 
 
 def _repeat(app: App, projection: str | None, interval_seconds: float, as_json: bool) -> None:

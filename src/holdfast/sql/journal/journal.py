@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -27,6 +28,9 @@ READ_EVENTS = 1_000
 TAIL_SECONDS = 1.0
 """Interval at which a tail reads without a wake-up."""
 
+TABLES_SECONDS = 0.1
+"""Interval at which a tail looks whether there is a journal."""
+
 Steps = Generator[tuple[str, Mapping[str, Any]], list[Row], Appended]
 
 
@@ -41,11 +45,12 @@ class Journal:
         records: EventEncoder,
         prepare: Callable[[], None],
         check_prepared: Callable[[], None],
+        has_tables: Callable[[], bool],
         apply_inline: Callable[[str, Sequence[str]], frozenset[str]] = lambda *_: frozenset(),
     ) -> None:
         self._database, self._types, self.records = database, types, records
         self._prepare, self._check_prepared = prepare, check_prepared
-        self._apply_inline = apply_inline
+        self._has_tables, self._apply_inline = has_tables, apply_inline
 
     def append(
         self,
@@ -124,7 +129,8 @@ class Journal:
         """As `read`, with payloads as they are stored."""
         arguments.whole("after", after)
         arguments.whole_or_none("limit", limit)
-        self._prepare()
+        if not self._has_tables():
+            return
         left = limit
         while left is None or left > 0:
             wanted = READ_EVENTS if left is None else min(left, READ_EVENTS)
@@ -150,7 +156,8 @@ class Journal:
         check_stream(stream)
         arguments.whole("after_version", after_version)
         arguments.whole_or_none("limit", limit)
-        self._prepare()
+        if not self._has_tables():
+            return
         left = limit
         while left is None or left > 0:
             wanted = READ_EVENTS if left is None else min(left, READ_EVENTS)
@@ -165,13 +172,16 @@ class Journal:
 
     def stream_version(self, stream: str) -> int:
         """The version a stream is at; 0 if it is not there."""
-        self._prepare()
+        names = {"stream": check_stream(stream)}
+        if not self._has_tables():
+            return 0
         with self._database.reading() as connection:
-            return int(connection.run("stream_version", {"stream": check_stream(stream)})[0][0])
+            return int(connection.run("stream_version", names)[0][0])
 
     def head(self) -> int:
         """The largest position there is; 0 for an empty journal."""
-        self._prepare()
+        if not self._has_tables():
+            return 0
         with self._database.reading() as connection:
             return int(connection.run("head")[0][0])
 
@@ -189,8 +199,12 @@ class Journal:
     ) -> Iterator[RawEvent]:
         """As `tail`, with payloads as they are stored."""
         arguments.whole_or_none("after", after)
+        while not self._has_tables():
+            after = after or 0
+            if stop():
+                return
+            time.sleep(TABLES_SECONDS)
         if after is None:
-            self._prepare()
             with self._database.reading() as connection:
                 after = connection.settled_end()
         self._database.listen()

@@ -87,11 +87,12 @@ class Outbox:
         records: EventEncoder,
         prepare: Callable[[], None],
         check_prepared: Callable[[], None],
+        has_tables: Callable[[], bool],
         replay: Callable[[QueueItem, ChangedBy], None],
     ) -> None:
         self._database, self._queue, self._records = database, queue, records
         self._prepare, self._check_prepared, self._replay = prepare, check_prepared, replay
-        self._clock = records.clock
+        self._has_tables, self._clock = has_tables, records.clock
 
     def send(
         self,
@@ -147,8 +148,9 @@ class Outbox:
 
     def report(self, *, status: Status | None = None, limit: int = 10) -> Sequence[OutboxReport]:
         """The state of each projection, with its oldest items in a status, or oldest failures."""
-        self._prepare()
         arguments.whole("limit", limit)
+        if not self._has_tables():
+            return []
         with self._database.reading() as connection:
             found = connection.run("outboxes")
             relays = connection.run("relays")

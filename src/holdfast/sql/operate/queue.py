@@ -36,7 +36,7 @@ from holdfast.runtime.store.queue_items import (
 from holdfast.sql.database import Connection, Database, refuse_handlers
 from holdfast.sql.operate.dead_letter_import import DeadLetterImport, ImportedDeadLetters
 from holdfast.sql.operate.park_next import park_next, park_queued
-from holdfast.sql.operate.queue_items import find_items, get_item
+from holdfast.sql.operate.queue_items import find_items, get_item, no_item
 from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import recount, waiting
 from holdfast.sql.store.operator_transaction import operator_transactions
@@ -64,10 +64,12 @@ class Queue:
         *,
         clock: Clock,
         prepare: Callable[[], None],
+        has_tables: Callable[[], bool],
         lane_of: Callable[[str, RawEvent], str],
         source_of: Callable[[str], ForeignSource | None],
     ) -> None:
         self._database, self._clock, self._prepare = database, clock, prepare
+        self._has_tables = has_tables
         self._lane_of, self._source_of = lane_of, source_of
 
     def list(
@@ -75,19 +77,22 @@ class Queue:
     ) -> Sequence[QueueItem]:
         """Items that fit the selection, oldest first; go on with the last one's id."""
         selection = QueueSelection() if selection is None else _checked(selection)
-        self._prepare()
+        if not self._has_tables():
+            return []
         with self._database.reading() as connection:
             return self._find(connection, selection, limit, after_id)
 
     def get(self, item_id: int) -> QueueItem:
         """One item, with its payload, its errors and its attempts."""
-        self._prepare()
+        if not self._has_tables():
+            raise no_item(item_id)
         with self._database.reading() as connection:
             return get_item(connection, item_id)
 
     def stats(self) -> Sequence[QueueCount]:
         """How many items there are by projection, status and error type, and their ages."""
-        self._prepare()
+        if not self._has_tables():
+            return []
         now = self._clock.now()
         with self._database.reading() as connection:
             rows = connection.run("queue_stats")
@@ -249,11 +254,13 @@ class Queue:
     ) -> QueueChange:
         arguments.whole("limit", limit)
         _checked(selection)
-        self._prepare()
         if dry_run:
+            if not self._has_tables():
+                return QueueChange(action=action, items=(), left_alone=(), dry_run=True)
             with self._database.reading() as connection:
                 chosen, left_alone = self._choose(connection, action, selection, limit)
             return QueueChange(action=action, items=chosen, left_alone=left_alone, dry_run=True)
+        self._prepare()
         refuse_handlers(self._database, "the queue")
         names = {"at": change.at, "note": change.note, **(values or {})}
         for attempt in operator_transactions(self._database):

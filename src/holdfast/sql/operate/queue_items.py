@@ -52,8 +52,13 @@ def get_item(connection: Connection, item_id: int) -> QueueItem:
     arguments.whole("item_id", item_id)
     rows = connection.run("get_item", {"id": item_id})
     if not rows:
-        raise HoldfastError(f"the queue has no item {item_id}; holdfast queue list shows all")
+        raise no_item(item_id)
     return _item(rows[0])
+
+
+def no_item(item_id: int) -> HoldfastError:
+    """The error where there is no such item."""
+    return HoldfastError(f"the queue has no item {item_id}; holdfast queue list shows all")
 
 
 def _item(row: Row) -> QueueItem:

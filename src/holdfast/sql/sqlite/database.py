@@ -114,6 +114,10 @@ class SqliteDatabase:
             self._readers, self._writer = [], None
         self._begin_process()
 
+    @property
+    def exists(self) -> bool:
+        return self.path is None or self.path.exists()
+
     def connect(self) -> SqliteConnection:
         return SqliteConnection(self, None, opens=True)
 
