@@ -19,6 +19,7 @@ from holdfast.logs import guarded
 from holdfast.model import arguments
 from holdfast.model.definition import Definition, Foreign, Log
 from holdfast.model.definition import Outbox as OutboxDelivery
+from holdfast.model.event import check_stream
 from holdfast.model.event_types import EventTypes
 from holdfast.model.feed_names import JOURNAL
 from holdfast.model.projection import Projection, TableProjection
@@ -287,23 +288,27 @@ class App(Operations):
     def wait_for(
         self,
         projection: str | type,
-        position: int,
+        position: int | None = None,
         *,
+        stream: str | None = None,
         feed: str | None = None,
         timeout_seconds: float = 10.0,
     ) -> None:
-        """Returns when the projection has passed `position`.
+        """Returns when the projection has passed `position`, or the present end of a `stream`.
 
-        Everything up to there is applied then, but for what a policy has skipped or parked. On
-        Kafka `feed` names the partition, as in `orders[3]`, and a record's position is its offset
-        plus one.
+        Everything up to there is applied then, but for what a policy has skipped or parked. With
+        `stream`, only the events of that stream count, wherever they can be told from others: in
+        the shard that has them, or in an outbox. On Kafka `feed` names the partition, as in
+        `orders[3]`, and a record's position is its offset plus one.
         Raises WaitTimeout when it takes longer, and ProjectionFaulted as soon as it has stopped
-        before that position, in whatever process it runs.
+        before that position, in whatever process it runs, or comes from an earlier journal.
         """
         self._refuse_handlers("be waited for")
         definition = self._catalog.find_projection(projection, "be waited for")
-        name = definition.name
-        if name in self._sources and feed is None:
+        name, is_foreign = definition.name, definition.name in self._sources
+        if (position is None) == (stream is None) or (stream is not None and is_foreign):
+            raise ConfigError("wait_for takes a position, or else a stream of the journal")
+        if is_foreign and feed is None:
             raise ConfigError(
                 f"projection {name!r} reads several feeds; say which one: feed='topic[partition]'"
             )
@@ -312,15 +317,19 @@ class App(Operations):
         arguments.seconds("timeout_seconds", timeout_seconds)
         deadline = self._clock.monotonic() + timeout_seconds
         self._prepare()
+        if stream is not None:
+            position = lifecycle.stream_end(self._database, check_stream(stream))
+        if position is None:
+            return  # The stream has no event.
         while True:
             heard = self._progress.count
-            reached, state = self._reached(definition, position, feed)
+            reached, is_faulted = self._reached(definition, position, feed, stream)
             if reached >= position:
                 return
-            if state == "faulted":
+            if is_faulted and not self._is_tried_here(definition):
                 raise ProjectionFaulted(
                     f"projection {name!r} stopped at position {reached}, before {position}; "
-                    "holdfast status says why"
+                    f"holdfast status {name} says why"
                 )
             left = deadline - self._clock.monotonic()
             if left <= 0:
@@ -333,22 +342,35 @@ class App(Operations):
     async def wait_for_async(
         self,
         projection: str | type,
-        position: int,
+        position: int | None = None,
         *,
+        stream: str | None = None,
         feed: str | None = None,
         timeout_seconds: float = 10.0,
     ) -> None:
         """As `wait_for`, for asyncio."""
         await in_thread(
-            self.wait_for, projection, position, feed=feed, timeout_seconds=timeout_seconds
+            self.wait_for,
+            projection,
+            position,
+            stream=stream,
+            feed=feed,
+            timeout_seconds=timeout_seconds,
         )
 
-    def _reached(self, definition: Definition, position: int, feed: str | None) -> tuple[int, str]:
-        found = lifecycle.read_positions(self._database, definition, feed)
-        reached = min(at for at, _ in found)
-        is_faulted = any(state == "faulted" for at, state in found if at < position)
-        state = "faulted" if is_faulted else "stopped"
+    def _reached(
+        self, definition: Definition, position: int, feed: str | None, stream: str | None
+    ) -> tuple[int, bool]:
+        """How far a projection is, and whether it has stopped before a position."""
+        found = lifecycle.read_positions(self._database, definition, feed, stream)
         if isinstance(definition.delivery, OutboxDelivery):
-            left = first_left(self._database, definition.name, JOURNAL, position)
+            left = first_left(self._database, definition.name, JOURNAL, position, stream)
             reached = position if left is None else left - 1
-        return reached, state
+            return reached, any(state == "faulted" for _, state in found)
+        is_faulted = any(state == "faulted" for at, state in found if at < position)
+        return min(at for at, _ in found), is_faulted
+
+    def _is_tried_here(self, definition: Definition) -> bool:
+        """Whether a worker of this process has not faulted: then a stored fault is an older one."""
+        workers = [worker for supervisor in self._supervisors for worker in supervisor.running]
+        return any(w.definition is definition and w.fault is None for w in workers)

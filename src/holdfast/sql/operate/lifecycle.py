@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.errors import ConfigError, HoldfastError
+from holdfast.errors import ConfigError, HoldfastError, ProjectionFaulted
 from holdfast.model.definition import Definition, Fold, Log, Outbox
-from holdfast.model.feed_names import shard_feeds
+from holdfast.model.feed_names import shard_feed, shard_feeds, shard_of
 from holdfast.sql.database import Connection, Database
 from holdfast.sql.operate.clearing import call_clear
 from holdfast.sql.outbox.registration import add_types, publish
@@ -81,10 +81,21 @@ def depose(database: Database, projection: str, change: ChangedBy) -> int:
     return len(held)
 
 
+def stream_end(database: Database, stream: str) -> int | None:
+    """The position of a stream's last event."""
+    with database.reading() as connection:
+        rows = connection.run("stream_end", {"stream": stream})
+    return int(rows[0][0]) if rows else None
+
+
 def read_positions(
-    database: Database, definition: Definition, feed: str | None
+    database: Database, definition: Definition, feed: str | None, stream: str | None = None
 ) -> list[tuple[int, str]]:
-    """Position and state of a projection's checkpoint on a feed; None: on all its shards."""
+    """Position and state of a projection's checkpoint on a feed; None: on all its shards.
+
+    `stream`: on the shard that has it. Raises ProjectionFaulted if the projection is in an earlier
+    journal.
+    """
     name = {"projection": definition.name}
     with database.reading() as connection:
         # In this order: if shards change in between, one of the new ones is missing.
@@ -93,7 +104,15 @@ def read_positions(
         rows = connection.run("checkpoints_of", name)
     shards = layouts[0][0] if layouts else definition.shards
     feeds = [feed or definition.feed] if shards == 1 or feed else shard_feeds(shards)
-    found = {of: (position, state) for _, _, position, state, of, _ in rows}
+    if stream is not None and shards > 1:
+        feeds = [shard_feed(shard_of(stream, shards), shards)]
+    found = {of: (position, state) for _, _, position, state, of, *_ in rows}
+    if not all(is_of_this_journal for *_, is_of_this_journal in rows):
+        raise ProjectionFaulted(
+            f"projection {definition.name!r} has come to an event that the journal does not have: "
+            "has it been replaced, or restored from an older copy? "
+            f"holdfast reset {definition.name} begins again"
+        )
     return [found.get(feed, (0, "stopped")) for feed in feeds]
 
 
@@ -140,7 +159,7 @@ def retry(database: Database, projection: str, change: ChangedBy) -> list[str]:
             feeds = [feed for (feed,) in connection.run("retry", {"projection": projection})]
             if feeds:
                 change.write(connection, "retry", projection, {"feeds": feeds})
-    if any(must_be_reset for *_, must_be_reset in rows):
+    if any(must_be_reset for *_, must_be_reset, _ in rows):
         raise needs_reset(projection)
     database.announce()
     return feeds

@@ -124,12 +124,21 @@ def _types(definition: Definition) -> list[str]:
     return sorted({CATCH_ALL} if definition.catch_all else definition.handlers)
 
 
-def first_left(database: Database, projection: str, feed: str, position: int) -> int | None:
-    """The first event, up to a position, that will still be tried; None if there is none."""
+def first_left(
+    database: Database, projection: str, feed: str, position: int, stream: str | None = None
+) -> int | None:
+    """The first event, up to a position, that will still be tried; None if there is none.
+
+    `stream`: only events of this one count.
+    """
     whose = {"projection": projection, "feed": feed}
     with database.reading() as connection:
         _, until, backfilled, *_ = connection.run("read_outbox", whose)[0]
         if until is None or backfilled < min(until, position):
             return int(backfilled) + 1
-        ((found,),) = connection.run("first_undelivered", whose | {"position": position})
+        names = whose | {"position": position}
+        if stream is None:
+            ((found,),) = connection.run("first_undelivered", names)
+        else:
+            ((found,),) = connection.run("first_undelivered_of", names | {"lane": stream})
     return None if found is None else int(found)
