@@ -42,9 +42,10 @@ from holdfast.runtime.store.queue_items import (
     QueueSelection,
 )
 from holdfast.sql.journal.journal import Journal
+from holdfast.sql.operate.deliveries import RelayStatus
 from holdfast.sql.operate.explain import Reason
 from holdfast.sql.operate.forward import Forward
-from holdfast.sql.operate.outbox import Outbox, OutboxReport, RelayStatus
+from holdfast.sql.operate.outbox import Outbox, OutboxReport
 from holdfast.sql.operate.queue import Queue
 from holdfast.sql.operate.settings import Override, Setting
 

@@ -1,8 +1,10 @@
 """What status, explain and the queue say about projections, on both databases."""
 
+import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import psycopg
@@ -11,6 +13,7 @@ import pytest
 from holdfast import (
     App,
     Backoff,
+    Park,
     Policy,
     Poll,
     Projection,
@@ -23,7 +26,7 @@ from holdfast import (
 from holdfast.metrics import catalogue
 from holdfast.metrics.gauges import measure
 from holdfast.model.event import Event
-from tests.contracts.samples import Counted
+from tests.contracts.samples import Counted, execute
 from tests.support.limits import set_limits
 from tests.support.postgres import Databases, wait_until
 
@@ -162,3 +165,68 @@ class Deaf(Projection):
     @on(Counted)
     def counted(self, event: Event[Counted], tx: Tx) -> None:
         pass
+
+
+class Mails(Projection):
+    """Fails once at each even number."""
+
+    tables: ClassVar = {"mails": "CREATE TABLE mails (n bigint)"}
+    seen: ClassVar[set[int]] = set()
+
+    @on(Counted)
+    def counted(self, event: Event[Counted], tx: Tx) -> None:
+        n = event.data.n
+        if n % 2 == 0 and n not in self.seen:
+            self.seen.add(n)
+            raise ValueError("not yet")
+        tx.execute(f"INSERT INTO mails VALUES ({n})")
+
+
+def test_attempts_of_an_outbox_are_counted_with_their_rows(app: App, quick_url: str) -> None:
+    Mails.seen.clear()
+    park = Policy(on_error=Park())
+    app.projection(name="mails", delivery="outbox", inline_seconds=30, policy=park)(Mails)
+    app.migrate()
+
+    def counted() -> tuple[int, int]:
+        (report,) = app.outbox.report()
+        assert status_of(app, "mails").events_processed == report.applied
+        return report.applied, report.failed
+
+    first = app.journal.append("a", [Counted(1)])
+    assert first.applied == {"mails"}  # At once, in this process.
+    assert counted() == (1, 0)
+    app.journal.append("b", [Counted(2), Counted(3)])
+    assert counted() == (1, 1)
+    (item, _) = app.queue.list()
+    assert app.outbox.replay(item.id, by="ann") is None
+    assert counted() == (2, 1)
+    with app.running():
+        app.wait_for("mails", stream="b")
+        assert counted() == (3, 1)  # Before the relay tells of itself.
+        assert status_of(app, "mails").state == "running"
+    status = status_of(app, "mails")
+    assert (status.state, status.last_event_type) == ("stopped", "Counted")
+    (last,) = [event for event in app.journal.read() if event.data.n == 3]
+    assert status.last_event_id == last.id
+    assert status.last_processed_at is not None
+    app.reset("mails")
+    assert counted() == (0, 0)
+    assert status_of(app, "mails").last_event_id is None
+
+
+def test_an_outbox_whose_worker_was_killed_does_not_run(app: App) -> None:
+    app.projection(name="mails", delivery="outbox")(Mails)
+    with app.running():
+        wait_until(lambda: status_of(app, "mails").state == "running", WAIT_SECONDS, "a start")
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    host = socket.gethostname()
+    execute(
+        app, f"UPDATE holdfast_relay SET ended_at = NULL, process = '{host}:{gone.pid}:0123abcd'"
+    )
+    assert status_of(app, "mails").state == "stopped"
+    (report,) = app.outbox.report()
+    assert [relay.is_alive for relay in report.relays] == [False]
+    execute(app, "UPDATE holdfast_relay SET process = 'elsewhere:1:0123abcd'")
+    assert status_of(app, "mails").state == "running"

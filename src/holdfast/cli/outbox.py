@@ -92,7 +92,7 @@ def _view(reports: Sequence[OutboxReport]) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    numbers = ("relays", *OUTSTANDING, "oldest", "applied")
+    numbers = ("relays", *OUTSTANDING, "oldest", "applied", "failures")
     rows = (
         (
             report.projection,
@@ -101,6 +101,7 @@ def _view(reports: Sequence[OutboxReport]) -> Group:
             *(f"{report.depth[status]:,}" for status in OUTSTANDING),
             f"{report.oldest_pending_seconds:,.0f} s",
             f"{report.applied:,}",
+            f"{report.failed:,}",
         )
         for report in reports
     )

@@ -20,9 +20,15 @@ def has_died(checkpoint: Checkpoint) -> bool:
     """Whether the last leader died without releasing, as far as this host can know."""
     if checkpoint.state != "running" or checkpoint.leader is None:
         return False
-    host, pid, process = (*checkpoint.leader.split(":"), "", "")[:3]
-    if host != socket.gethostname() or not pid.isdigit():
-        return True  # Its host is another one.
+    # A leader on another host can't be asked.
+    return not _is_here(checkpoint.leader) or is_gone(checkpoint.leader)
+
+
+def is_gone(name: str) -> bool:
+    """Whether the process of this name has ended; False where this host can't know."""
+    if not _is_here(name):
+        return False
+    _, pid, process = (*name.split(":"), "")[:3]
     if int(pid) == os.getpid():
         # In a container every process may have the same number.
         return process != _mark()
@@ -33,6 +39,16 @@ def has_died(checkpoint: Checkpoint) -> bool:
     except OSError:
         return False
     return False
+
+
+def shown_name(name: str) -> str:
+    """Host and process id, for people."""
+    return ":".join(name.split(":")[:2])
+
+
+def _is_here(name: str) -> bool:
+    host, pid, *_ = (*name.split(":"), "")
+    return host == socket.gethostname() and pid.isdigit()
 
 
 def _mark() -> str:

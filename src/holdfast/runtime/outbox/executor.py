@@ -280,6 +280,7 @@ class Executor:
         self.claims.unclaim([claim.head.id for claim in given_back])
         untried = dict.fromkeys([claim.lane for claim in given_back], 0)
         self.claims.release(token, result.gone | untried)
+        self.claims.count([item.event for item in result.applied], len(result.failed))
 
     def _announce(self, result: _Result, seconds: float) -> float | None:
         """Tells what came of a transaction; returns the pause that the breaker asks for."""

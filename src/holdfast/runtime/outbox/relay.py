@@ -312,7 +312,7 @@ class Relay(Worker):
             executor = self.executor(session, invoker)
             self._give_back(executor, self._shares.orphans)
             self._give_back(executor, self._shares.waiting)
-            executor.claims.heartbeat(self._id, self._bundle_size.stats)
+            executor.claims.heartbeat(self._id, self._bundle_size.stats, ends=True)
         return True
 
     # Executors

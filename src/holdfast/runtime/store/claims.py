@@ -140,8 +140,11 @@ class Claims(Protocol):
     def peek(self, after: int, limit: int) -> Sequence[tuple[int, RawEvent]]:
         """The ids and events of the items after an id; nothing is claimed."""
 
-    def heartbeat(self, worker: str, stats: RelayStats) -> None:
-        """Records that a process is alive, and its counts."""
+    def count(self, applied: Sequence[RawEvent], failed: int) -> None:
+        """In the open transaction, as the last step: counts the results of attempts."""
+
+    def heartbeat(self, worker: str, stats: RelayStats, *, ends: bool = False) -> None:
+        """Records that a process is alive, or ends, and its counts."""
 
     def clean(self) -> None:
         """Deletes some items whose time to be kept is over, and processes that are gone.

@@ -37,6 +37,7 @@ def reset(database: Database, definition: Definition, change: ChangedBy) -> list
             connection.run("reset_queue", name)
             connection.run("reset_streams", name)
             connection.run("reset_seen", name)
+            connection.run("forget_deliveries", name)
             connection.run("lock_all_lanes", whose)
             connection.run("recount_lanes", whose)
             connection.run("open_empty_lanes", whose)

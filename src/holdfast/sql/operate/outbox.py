@@ -18,13 +18,18 @@ from holdfast.runtime.store.queue_items import OUTSTANDING, QueueItem, QueueSele
 from holdfast.sql.database import Connection, Database, Row, handled_database, refuse_handlers
 from holdfast.sql.journal.encode import EventEncoder
 from holdfast.sql.journal.join import joined, joined_async
+from holdfast.sql.operate.deliveries import (
+    Deliveries,
+    RelayStatus,
+    read_deliveries,
+    read_relays,
+)
 from holdfast.sql.operate.queue import Queue
 from holdfast.sql.outbox.claims import database_time
 from holdfast.sql.outbox.registration import publish
 from holdfast.sql.store.audit import ChangedBy
 from holdfast.sql.store.lane_rows import revoke_claims
 from holdfast.sql.store.operator_transaction import operator_transactions
-from holdfast.sql.values import struct_of
 from holdfast.threads import in_thread
 
 FORGET = (
@@ -33,36 +38,16 @@ FORGET = (
     "forget_outbox_types",
     "forget_outbox",
     "forget_settings",
+    "forget_deliveries",
 )
 FAR_AHEAD = datetime.max.replace(tzinfo=UTC)
-
-ALIVE_SECONDS = 10.0
-"""Maximum age of the heartbeat of a live process."""
-
-
-class RelayStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that delivers a projection, or has done so, and the results of its attempts.
-
-    In shadow mode it has `looked` at events for `looked_seconds`, and could not decode the
-    `unreadable` ones.
-    """
-
-    process: str
-    is_alive: bool
-    started_at: datetime
-    seen_at: datetime
-    applied: int
-    failed: int
-    looked: int
-    unreadable: int
-    looked_seconds: float
 
 
 class OutboxReport(msgspec.Struct, frozen=True, kw_only=True):
     """One outbox projection. `depth` counts its items by status, `backfill_left` is in positions.
 
-    `applied` and `failed` count attempts, over all processes that have ever worked. `items` are the
-    oldest in the statuses that were asked for.
+    `applied` and `failed` count attempts since the start or the last reset, over all processes.
+    `items` are the oldest in the statuses that were asked for.
     """
 
     projection: str
@@ -153,17 +138,18 @@ class Outbox:
             return []
         with self._database.reading() as connection:
             found = connection.run("outboxes")
-            relays = connection.run("relays")
-            now = database_time(connection)
+            relays = read_relays(connection, database_time(connection))
+            deliveries = read_deliveries(connection)
         counts = self._queue.stats()
         reports = []
-        for projection, feed, mode, until, position, applied, failed in found:
+        for projection, feed, mode, until, position in found:
+            done = deliveries.get((projection, feed), Deliveries())
             own = [count for count in counts if count.projection == projection]
             depth: dict[str, int] = dict.fromkeys(OUTSTANDING, 0)
             for count in own:
                 depth[count.status] = depth.get(count.status, 0) + count.items
             ages = [count.oldest_seconds for count in own if count.status in OUTSTANDING]
-            workers = tuple(_relay(row, now) for row in relays if row[:2] == (projection, feed))
+            workers = tuple(relay for names, relay in relays if names == (projection, feed))
             reports.append(
                 OutboxReport(
                     projection=projection,
@@ -171,8 +157,8 @@ class Outbox:
                     backfill_left=0 if until is None else max(0, until - position),
                     depth=depth,
                     oldest_pending_seconds=max(ages, default=0.0),
-                    applied=applied + sum(worker.applied for worker in workers),
-                    failed=failed + sum(worker.failed for worker in workers),
+                    applied=done.applied,
+                    failed=done.failed,
                     relays=workers,
                     items=tuple(self._items(projection, status, limit)),
                 )
@@ -300,10 +286,3 @@ def _whose(connection: Connection, projection: str) -> dict[str, str]:
         f"projection {projection!r} is not delivered by an outbox on this database; "
         "@app.projection(delivery='outbox') registers it with its first run"
     )
-
-
-def _relay(row: Row, now: datetime) -> RelayStatus:
-    _, _, process, *rest = row
-    relay = struct_of(RelayStatus, (process, False, *rest))
-    is_alive = (now - relay.seen_at).total_seconds() <= ALIVE_SECONDS
-    return msgspec.structs.replace(relay, is_alive=is_alive)

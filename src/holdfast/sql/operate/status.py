@@ -11,6 +11,7 @@ from holdfast.model.feed_names import MESSAGES, is_journal, is_ours
 from holdfast.runtime.status import LastError, ProjectionStatus
 from holdfast.runtime.store.clock import Clock
 from holdfast.sql.database import Database
+from holdfast.sql.operate.deliveries import Deliveries, read_deliveries, read_relays
 from holdfast.sql.operate.settings import read_overrides
 from holdfast.sql.outbox.claims import database_time
 from holdfast.sql.values import moment, uuid
@@ -28,8 +29,10 @@ def read_status(database: Database, clock: Clock, heads: Heads) -> list[Projecti
     with database.reading() as connection:
         rows = connection.run("status")
         own = int(connection.run("head")[0][0])
-        seen_until = database_time(connection)
+        relays = read_relays(connection, database_time(connection))
+        delivered = read_deliveries(connection)
         overrides = read_overrides(connection)
+    alive = {names for names, relay in relays if relay.is_alive}
     leased = database.leased([row[0] for row in rows])
     found = []
     for row in rows:
@@ -39,9 +42,9 @@ def read_status(database: Database, clock: Clock, heads: Heads) -> list[Projecti
         status = _status(
             row,
             head=position if head is None else head,
-            is_led=row[0] in leased,
+            is_led=row[0] in leased or (projection, feed) in alive,
             now=clock.now(),
-            seen_until=seen_until,
+            delivered=delivered.get((projection, feed), Deliveries()),
         )
         set_values = {name: o.value for name, o in overrides.get(projection, {}).items()}
         found.append(replace(status, is_head_known=is_known, overrides=set_values))
@@ -49,18 +52,19 @@ def read_status(database: Database, clock: Clock, heads: Heads) -> list[Projecti
 
 
 def _status(
-    row: Sequence[Any], *, head: int, is_led: bool, now: datetime, seen_until: datetime
+    row: Sequence[Any], *, head: int, is_led: bool, now: datetime, delivered: Deliveries
 ) -> ProjectionStatus:
-    """`seen_until`: the present time by the clock of heartbeats, which is the database's."""
     (_, projection, feed, state, position, epoch, leader, processed, rate, *rest) = row
     last_id, last_type, last_at, *error = rest[:13]
     behind_since, needs_reset, paused_at, paused_by, paused_note, until, reason, *last = rest[13:]
-    mode, backfill_until, waiting_since, seen_at, delivered, *queued = last
+    mode, backfill_until, waiting_since, *queued = last
     if feed == MESSAGES:
         head = position = 0  # Messages have no position in a journal.
     lag = max(0, head - position)
     if mode is not None:
-        is_led, leader, processed = _is_recent(seen_at, seen_until), None, delivered
+        leader, processed = None, delivered.applied
+        last_id, last_type = delivered.last_event_id, delivered.last_event_type
+        last_at = delivered.last_processed_at
         if backfill_until is not None and position >= backfill_until:
             # The queue has every event by now.
             position, behind_since, lag = head, waiting_since, queued[1]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import socket
+import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import ParkedEvent, QueueItem
 from holdfast.sql.database import Connection
 from holdfast.sql.outbox.registration import begin_backfill
+from holdfast.sql.process_name import process_name
 from holdfast.sql.store.lane_rows import waiting
 from holdfast.sql.store.queue_rows import parked_event
 from holdfast.sql.store.session import needs_reset
@@ -40,7 +40,10 @@ HASTEN_SECONDS = 10.0
 """Interval at which lanes are looked for that a wrong clock has put off."""
 
 ENDED_SECONDS = 3_600.0
-"""Time without a heartbeat after which a process has ended: its figures go into the totals."""
+"""Time without a heartbeat after which a process is forgotten."""
+
+SLOTS = 32
+"""Number of rows among which the counts of a projection are spread."""
 
 
 class HasConnection(Protocol):
@@ -71,6 +74,7 @@ class SqlClaims:
         self._whose = {"projection": definition.name, "feed": definition.feed}
         self._definition, self._keep_seconds = definition, definition.delivery.keep_seconds
         self._hasten_at = 0.0
+        self._slot = random.randrange(SLOTS)
 
     @property
     def _connection(self) -> Connection:
@@ -227,12 +231,28 @@ class SqlClaims:
         events = self._connection.raw_events([row[1:] for row in rows])
         return [(row[0], event) for row, event in zip(rows, events, strict=True)]
 
-    def heartbeat(self, worker: str, stats: RelayStats) -> None:
+    def count(self, applied: Sequence[RawEvent], failed: int) -> None:
+        if not (applied or failed):
+            return
+        last = applied[-1] if applied else None
+        names = {
+            **self._whose,
+            "slot": self._slot,
+            "applied": len(applied),
+            "failed": failed,
+            "event_id": last.id_text if last else None,
+            "event_type": last.type if last else None,
+            "at": self._clock.now() if last else None,
+        }
+        self._connection.run("count_attempts", names)
+
+    def heartbeat(self, worker: str, stats: RelayStats, *, ends: bool = False) -> None:
         names = {
             **self._whose,
             **asdict(stats),
             "worker": worker,
-            "process": f"{socket.gethostname()}:{os.getpid()}",
+            "process": process_name(),
+            "ends": ends,
         }
         with self._connection.transaction():
             self._connection.run("relay_heartbeat", names)
@@ -258,12 +278,7 @@ class SqlClaims:
         ended = database_time(self._connection) - timedelta(seconds=ENDED_SECONDS)
         gone = {**self._whose, "before": ended}
         with self._connection.transaction():
-            relays = self._connection.run("forget_relays", gone)
-            if relays:
-                applied, failed = (sum(figures) for figures in zip(*relays, strict=True))
-                self._connection.run(
-                    "count_ended_relays", {**self._whose, "applied": applied, "failed": failed}
-                )
+            self._connection.run("forget_relays", gone)
 
     def next_due(self, *, again: bool) -> tuple[float | None, bool]:
         ((due_at, is_busy),) = self._connection.run("next_due", {**self._whose, "again": again})

@@ -206,14 +206,11 @@ CREATE TABLE holdfast_audit (
 
 -- The projections that are delivered by the queue. Events up to the checkpoint are applied or in the
 -- queue; those up to backfill_until come there by the backfill, later ones by holdfast_append.
--- applied and failed count the attempts of processes that are gone.
 CREATE TABLE holdfast_outbox (
     projection     text NOT NULL,
     feed           text NOT NULL,
     mode           text NOT NULL CHECK (mode IN ('live', 'shadow', 'off')),
     backfill_until bigint,
-    applied        bigint NOT NULL DEFAULT 0,
-    failed         bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (projection, feed)
 );
 
@@ -237,6 +234,20 @@ CREATE TABLE holdfast_registry (
 INSERT INTO holdfast_registry (feed) VALUES ('journal'), ('messages');
 CREATE SEQUENCE holdfast_registry_seen;
 
+-- What came of the attempts at their events, counted in the transactions of the attempts. Several rows for
+-- each, so that workers don't wait for each other.
+CREATE TABLE holdfast_delivery (
+    projection        text NOT NULL,
+    feed              text NOT NULL,
+    slot              integer NOT NULL,
+    applied           bigint NOT NULL DEFAULT 0,
+    failed            bigint NOT NULL DEFAULT 0,
+    last_event_id     uuid,
+    last_event_type   text,
+    last_processed_at timestamptz,
+    PRIMARY KEY (projection, feed, slot)
+) WITH (fillfactor = 50);
+
 -- The processes that deliver them, and what they have done. Those that are gone stop being seen.
 CREATE TABLE holdfast_relay (
     worker         text PRIMARY KEY,
@@ -249,7 +260,8 @@ CREATE TABLE holdfast_relay (
     failed         bigint NOT NULL DEFAULT 0,
     looked         bigint NOT NULL DEFAULT 0,
     unreadable     bigint NOT NULL DEFAULT 0,
-    looked_seconds double precision NOT NULL DEFAULT 0
+    looked_seconds double precision NOT NULL DEFAULT 0,
+    ended_at       timestamptz
 );
 
 -- Items with their payload, wherever it is.

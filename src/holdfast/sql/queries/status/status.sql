@@ -17,12 +17,6 @@ SELECT
         WHERE q.projection = c.projection AND q.feed = c.feed AND q.status IN ('pending', 'processing')
         ORDER BY q.position LIMIT 1
     ),
-    (SELECT max(r.seen_at) FROM holdfast_relay AS r WHERE r.projection = c.projection AND r.feed = c.feed),
-    (
-        SELECT CAST(coalesce(sum(r.applied), 0) AS bigint) + coalesce(o.applied, 0)
-        FROM holdfast_relay AS r
-        WHERE r.projection = c.projection AND r.feed = c.feed
-    ),
     (SELECT count(*) FROM holdfast_lane AS l WHERE l.projection = c.projection AND l.feed = c.feed),
     (
         SELECT CAST(coalesce(sum(l.events), 0) AS bigint) FROM holdfast_lane AS l

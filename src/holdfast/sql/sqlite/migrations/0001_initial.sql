@@ -201,14 +201,11 @@ CREATE TABLE holdfast_audit (
 
 -- The projections that are delivered by the queue. Events up to the checkpoint are applied or in the
 -- queue; those up to backfill_until come there by the backfill, later ones by the trigger below.
--- applied and failed count the attempts of processes that are gone.
 CREATE TABLE holdfast_outbox (
     projection     TEXT NOT NULL,
     feed           TEXT NOT NULL,
     mode           TEXT NOT NULL CHECK (mode IN ('live', 'shadow', 'off')),
     backfill_until INTEGER,
-    applied        INTEGER NOT NULL DEFAULT 0,
-    failed         INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (projection, feed)
 );
 
@@ -218,6 +215,20 @@ CREATE TABLE holdfast_outbox_type (
     projection TEXT NOT NULL,
     feed       TEXT NOT NULL,
     PRIMARY KEY (event_type, projection, feed)
+) WITHOUT ROWID;
+
+-- What came of the attempts at their events, counted in the transactions of the attempts. Several rows for
+-- each, so that workers don't wait for each other.
+CREATE TABLE holdfast_delivery (
+    projection        TEXT NOT NULL,
+    feed              TEXT NOT NULL,
+    slot              INTEGER NOT NULL,
+    applied           INTEGER NOT NULL DEFAULT 0,
+    failed            INTEGER NOT NULL DEFAULT 0,
+    last_event_id     TEXT,
+    last_event_type   TEXT,
+    last_processed_at TEXT,
+    PRIMARY KEY (projection, feed, slot)
 ) WITHOUT ROWID;
 
 -- The processes that deliver them, and what they have done. Those that are gone stop being seen.
@@ -232,7 +243,8 @@ CREATE TABLE holdfast_relay (
     failed         INTEGER NOT NULL DEFAULT 0,
     looked         INTEGER NOT NULL DEFAULT 0,
     unreadable     INTEGER NOT NULL DEFAULT 0,
-    looked_seconds REAL NOT NULL DEFAULT 0
+    looked_seconds REAL NOT NULL DEFAULT 0,
+    ended_at       TEXT
 );
 
 -- Puts new events into the queue, in the transaction of the append. Their payload stays in the
