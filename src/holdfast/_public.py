@@ -45,6 +45,7 @@ from holdfast.sql.journal.journal import Journal
 from holdfast.sql.operate.deliveries import RelayStatus
 from holdfast.sql.operate.explain import Reason
 from holdfast.sql.operate.forward import Forward
+from holdfast.sql.operate.lag import Lag
 from holdfast.sql.operate.outbox import Outbox, OutboxReport
 from holdfast.sql.operate.queue import Queue
 from holdfast.sql.operate.settings import Override, Setting
@@ -69,6 +70,7 @@ __all__ = [
     "Forward",
     "HoldfastError",
     "Journal",
+    "Lag",
     "LastError",
     "Limits",
     "NewEvent",

@@ -93,6 +93,7 @@ class App(Operations):
             check_prepared=self._check_prepared,
             has_tables=self.has_tables,
             replay=self._replay,
+            statuses=self.status,
         )
 
     def __repr__(self) -> str:

@@ -32,6 +32,7 @@ from holdfast.sql.operate.forward import (
     forward_journal,
     preview_journal,
 )
+from holdfast.sql.operate.lag import Lag, read_lag, takes_of
 from holdfast.sql.operate.settings import Setting, drop_overrides, override, read_settings
 from holdfast.sql.process_name import process_name
 from holdfast.sql.store.audit import ChangedBy, read_audit
@@ -48,7 +49,25 @@ class Operations(Assembly):
         """
         if not self.has_tables():
             return []
-        return statuses.read_status(self._database, self._clock, self._heads())
+        takes = {definition.name: takes_of(definition) for definition in self._catalog}
+        return statuses.read_status(self._database, self._clock, self._heads(), takes)
+
+    def lag(self, projection: str | type, *, event_types: Sequence[str | type] = ()) -> Lag:
+        """What a projection of the journal still has to apply, of all event types or of some.
+
+        Counts every event; `status` is quicker.
+        """
+        definition = self._catalog.find_projection(projection, "be measured")
+        if definition.foreign is not None:
+            raise ConfigError(
+                f"projection {definition.name!r} reads from Kafka, and only the brokers know what "
+                "types are left; holdfast status has its lag"
+            )
+        if not self.has_tables():
+            return Lag(0, 0.0, 0, 0.0)
+        names = {self.events.name_of(t) if isinstance(t, type) else t for t in event_types}
+        takes = names.__contains__ if event_types else None
+        return read_lag(self._database, self._clock, definition, takes)
 
     def explain(self, projection: str | type) -> list[Reason]:
         """Why a projection does not advance; the last reason says how much there is to do."""
@@ -57,7 +76,8 @@ class Operations(Assembly):
             text = "it has never run here: the database has no holdfast tables yet"
             return [Reason(kind="no_worker", text=text, fields={"leader": None})]
         heads = self._heads(definition.name)
-        return explain(self._database, self._clock, definition.name, definition.feed, heads)
+        names, takes = (definition.name, definition.feed), takes_of(definition)
+        return explain(self._database, self._clock, *names, heads, takes)
 
     def tables(self, projection: str | type) -> list[str]:
         """The tables that a projection has made on this database, which a reset would clear."""

@@ -43,6 +43,8 @@ FIELDS = {
     "queued_events",
     "registered",
     "state",
+    "stuck_events",
+    "stuck_seconds",
     "waiting_for",
     "waiting_until",
 }

@@ -193,7 +193,8 @@ class MessageContract:
         assert sorted(event.data["n"] for event in got) == [1, 2, 4]
         assert [(i.lane, i.status) for i in app.queue.list()] == [("a", "dead"), ("a", "pending")]
         status = status_of(app, "mails")
-        assert (status.feed, status.position, status.lag_events) == ("messages", 0, 2)
+        assert (status.feed, status.position, status.lag_events) == ("messages", 0, 0)
+        assert (status.stuck_events, status.lag_seconds) == (2, 0.0)
         bad.clear()
         app.queue.requeue(QueueSelection(lane="a", status="dead"), by="me")
         app.catch_up()

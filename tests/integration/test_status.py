@@ -218,7 +218,8 @@ def test_attempts_of_an_outbox_are_counted_with_their_rows(app: App, quick_url: 
 def test_an_outbox_whose_worker_was_killed_does_not_run(app: App) -> None:
     app.projection(name="mails", delivery="outbox")(Mails)
     with app.running():
-        wait_until(lambda: status_of(app, "mails").state == "running", WAIT_SECONDS, "a start")
+        wait_until(lambda: bool(app.outbox.report()[0].relays), WAIT_SECONDS, "a start")
+        assert status_of(app, "mails").state == "running"
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
     host = socket.gethostname()

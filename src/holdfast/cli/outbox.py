@@ -92,14 +92,15 @@ def _view(reports: Sequence[OutboxReport]) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    numbers = ("relays", *OUTSTANDING, "oldest", "applied", "failures")
+    numbers = ("relays", *OUTSTANDING, "lag", "stuck", "applied", "failures")
     rows = (
         (
             report.projection,
             report.mode,
             f"{sum(relay.is_alive for relay in report.relays)}",
             *(f"{report.depth[status]:,}" for status in OUTSTANDING),
-            f"{report.oldest_pending_seconds:,.0f} s",
+            f"{report.lag_seconds:,.0f} s",
+            f"{report.stuck_events:,}",
             f"{report.applied:,}",
             f"{report.failed:,}",
         )

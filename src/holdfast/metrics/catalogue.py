@@ -84,8 +84,14 @@ LAG_EVENTS = _gauge(
     "lag.events", "{event}", "Positions between the checkpoint and the head of the feed."
 )
 LAG_TIME = _gauge(
-    "lag.time", SECONDS, "Age of the oldest event that the projection has not come to."
+    "lag.time",
+    SECONDS,
+    "Age of the oldest event that is still to be applied: not reached, tried again, or due.",
 )
+STUCK_EVENTS = _gauge(
+    "stuck.events", "{event}", "Events that wait for an operator: dead ones, and those behind them."
+)
+STUCK_TIME = _gauge("stuck.time", SECONDS, "Age of the oldest event that waits for an operator.")
 STATE = _gauge(
     "runner.state",
     "1",

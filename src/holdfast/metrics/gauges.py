@@ -109,6 +109,8 @@ def measure(app: MeasuredApp) -> Values:
         if status.is_head_known:  # Otherwise the lag is unknown, and 0 would look healthy.
             values[catalogue.LAG_EVENTS][labels] = status.lag_events
             values[catalogue.LAG_TIME][labels] = status.lag_seconds
+        values[catalogue.STUCK_EVENTS][labels] = status.stuck_events
+        values[catalogue.STUCK_TIME][labels] = status.stuck_seconds
         values[catalogue.QUEUE_AGE][labels] = ages[status.projection]
         states = {status.state, "faulted"} if status.is_faulted else {status.state}
         for state in STATES:

@@ -45,19 +45,21 @@ class ProjectionStatus:
     `state` is `paused`, `faulted` after a stop at an error, `running` while a process holds the
     lease, else `stopped`; `leader` is the holder of the lease, in any state. `lag_events` counts
     the positions between the checkpoint and the head, so rolled back appends can make it a little
-    too large; it is 0 exactly when all events are applied. `lag_seconds` is the age of the oldest
-    event that is not applied. `waiting_until` and `waiting_for` say why it waits. `last_error` is
-    why it has stopped (`is_faulted`, which a pause does not hide) or why it tries an event again,
-    until there is progress. `queued_events` wait in `closed_lanes`. `needs_reset`: the rows don't
-    match the checkpoint.
+    too large. `lag_seconds` is the age of the oldest event that holdfast itself still has to
+    apply, be it not reached yet, tried again, or due in the queue; an event that no handler takes
+    is none. `stuck_events` wait for a person: dead ones and those behind them, the oldest since
+    `stuck_seconds`; they are no lag. `waiting_until` and `waiting_for` say why it waits.
+    `last_error` is why it has stopped (`is_faulted`, which a pause does not hide) or why it tries
+    an event again, until there is progress. `queued_events` wait in `closed_lanes`. `needs_reset`:
+    the rows don't match the checkpoint.
 
     On Kafka each partition is a feed, `position` is the next offset, and `lag_seconds` is the time
     since an event was last applied. If the brokers can't be asked, `is_head_known` is False, and
     `head` and `lag_events` mean nothing.
 
     With outbox `delivery`, which has a `mode`, an append puts every event into the queue. So
-    `position` is the head, `lag_events` is the number of events in the queue, and there is no
-    leader: it is `running` while a process delivers it.
+    `position` is the head, `lag_events` is the number of events in the queue that are not stuck,
+    and there is no leader: it is `running` while a process delivers it.
 
     `overrides` are settings that operators have set in place of the code's.
     """
@@ -84,6 +86,8 @@ class ProjectionStatus:
     paused_note: str | None = None
     waiting_until: datetime | None = None
     waiting_for: str | None = None
+    stuck_events: int = 0
+    stuck_seconds: float = 0.0
     closed_lanes: int = 0
     queued_events: int = 0
     delivery: Literal["log", "outbox"] = "log"

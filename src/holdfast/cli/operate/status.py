@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.operate.status_view import view_of
 from holdfast.cli.options import Seconds, json_option
-from holdfast.cli.output import one_line, print_result, print_rows, stdout_console
+from holdfast.cli.output import one_line, plural, print_result, print_rows, stdout_console
 from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.runtime.status import ProjectionStatus
@@ -42,21 +41,40 @@ NO_TABLES = (
     metavar="SECONDS",
     help="Interval of --watch.",
 )
+@click.option(
+    "--event-type",
+    "event_types",
+    multiple=True,
+    metavar="NAME",
+    help="Count what one projection has left of this event type. May be repeated.",
+)
 @json_option
 def status(
-    app: App, projection: str | None, watch: bool, interval_seconds: float, as_json: bool
+    app: App,
+    projection: str | None,
+    *,
+    watch: bool,
+    interval_seconds: float,
+    event_types: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Show the state, position and lag of projections.
 
     "behind" counts positions up to the journal's head. "lag" is the age of the oldest event that
-    is not applied. "queued" counts events that wait in closed lanes; the column is there when any
-    do. Below the table stand pauses, waits and errors.
+    holdfast itself still has to apply. "queued" counts events that wait in closed lanes, "stuck"
+    those of them that wait for an operator; the columns are there when any do. Below the table
+    stand pauses, waits and errors.
 
     With a name, only that projection is shown, with the traceback of its last error.
 
     With --watch, a terminal shows one table that changes. A pipe gets a table, or with --json a
     line, each time.
     """
+    if event_types:
+        if projection is None or watch:
+            raise click.UsageError("--event-type needs a PROJECTION, and no --watch")
+        _print_lag(app, projection, event_types, as_json)
+        return
     if not watch:
         _print(app, projection, as_json)
         return
@@ -92,8 +110,6 @@ def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
     if not names:
         return []
     head = app.journal.head()
-    first = next(app.journal.read_raw(limit=1), None)
-    waiting = 0.0 if first is None else (datetime.now(UTC) - first.recorded_at).total_seconds()
     return [
         ProjectionStatus(
             projection=name,
@@ -102,7 +118,7 @@ def _never_ran(app: App, names: Sequence[str]) -> list[ProjectionStatus]:
             position=0,
             head=head if feed == JOURNAL else 0,
             lag_events=head if feed == JOURNAL else 0,
-            lag_seconds=max(0.0, waiting) if feed == JOURNAL else 0.0,
+            lag_seconds=app.lag(name).seconds if feed == JOURNAL else 0.0,
             events_processed=0,
             events_per_second=0.0,
             epoch=0,
@@ -126,6 +142,14 @@ def _print(app: App, projection: str | None, as_json: bool) -> None:
     print_rows(statuses, view, empty, as_json, projections=fields, has_tables=has_tables)
     if not (has_tables or as_json):
         click.echo(NO_TABLES)
+
+
+def _print_lag(app: App, projection: str, event_types: Sequence[str], as_json: bool) -> None:
+    lag = app.lag(projection, event_types=event_types)
+    text = f"{projection}: {plural(lag.events, 'event')} left, the oldest {lag.seconds:.1f} s old"
+    if lag.stuck_events:
+        text += f"; {lag.stuck_events:,} stuck, the oldest {lag.stuck_seconds:.1f} s old"
+    print_result(text, as_json, projection=projection, event_types=event_types, **asdict(lag))
 
 
 def _repeat(app: App, projection: str | None, interval_seconds: float, as_json: bool) -> None:

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 from json import dumps
 from typing import TYPE_CHECKING
 
-from holdfast.cli.output import Cell, one_line, plural, shown, table_of, traceback_lines, utc
+from holdfast.cli.output import (
+    Cell,
+    duration,
+    one_line,
+    plural,
+    shown,
+    table_of,
+    traceback_lines,
+    utc,
+)
 from holdfast.model.feed_names import JOURNAL, MESSAGES
 from holdfast.runtime.status import LastError, ProjectionStatus, attempt_of
 
@@ -37,7 +46,8 @@ def view_of(
 
     feed = ["feed"] if any(s.feed not in (JOURNAL, MESSAGES) for s in statuses) else []
     queued = ["queued"] if any(status.closed_lanes for status in statuses) else []
-    numbers = ("position", "behind", "lag", "events/s", *queued)
+    stuck = ["stuck"] if any(status.stuck_events for status in statuses) else []
+    numbers = ("position", "behind", "lag", "events/s", *queued, *stuck)
     rows: list[tuple[Cell, ...]] = [
         (
             status.projection + ("" if status.projection in registered else " (not in the app)"),
@@ -48,6 +58,7 @@ def view_of(
             f"{status.lag_seconds:.1f} s",
             f"{status.events_per_second:,.0f}" if status.state == "running" else "",
             *([_queued(status)] if queued else []),
+            *([_stuck(status)] if stuck else []),
             status.leader or "",
         )
         for status in statuses
@@ -67,6 +78,12 @@ def _queued(status: ProjectionStatus) -> str:
     if not status.closed_lanes:
         return ""
     return f"{status.queued_events:,} in {plural(status.closed_lanes, 'lane')}"
+
+
+def _stuck(status: ProjectionStatus) -> str:
+    if not status.stuck_events:
+        return ""
+    return f"{status.stuck_events:,} for {duration(status.stuck_seconds)}"
 
 
 def _remarks(

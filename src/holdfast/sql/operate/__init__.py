@@ -1,6 +1,7 @@
 """What operators see and change on SQL databases.
 
 deliveries          what outbox workers have done, and which of them are alive
+lag                 the age of what is still to be applied, and what is stuck
 status              the status of every projection
 explain             reasons why a projection does not advance
 clearing            what a reset clears besides the projection's own tables, and what it leaves

@@ -16,6 +16,7 @@ from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import Status
 from holdfast.sql.database import Connection, Database
+from holdfast.sql.operate.lag import Takes
 from holdfast.sql.operate.status import Heads, read_status
 from holdfast.sql.values import moment, uuid
 from holdfast.texts import clean
@@ -67,10 +68,11 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(
-    database: Database, clock: Clock, projection: str, feed: str, heads: Heads
+    database: Database, clock: Clock, projection: str, feed: str, heads: Heads, takes: Takes
 ) -> list[Reason]:
     """Why a projection does not advance; the last reasons say how much there is to do."""
-    found = [s for s in read_status(database, clock, heads) if s.projection == projection]
+    statuses = read_status(database, clock, heads, {projection: takes})
+    found = [s for s in statuses if s.projection == projection]
     with database.reading() as connection:
         if not found:
             head = int(connection.run("head")[0][0]) if is_ours(feed) else sum(heads.values())
@@ -295,7 +297,13 @@ def _lanes_closed(connection: Connection, status: ProjectionStatus) -> Iterator[
             f"{'event' if events == 1 else 'events'} in the queue"
             + ("; no other lane is held up" if others_go_on else "")
         ),
-        fields={"lanes": lanes, "events": events, "heads": heads},
+        fields={
+            "lanes": lanes,
+            "events": events,
+            "stuck_events": status.stuck_events,
+            "stuck_seconds": status.stuck_seconds,
+            "heads": heads,
+        },
     )
 
 
@@ -328,11 +336,11 @@ def _rest(status: ProjectionStatus) -> Iterator[Reason]:
         yield Reason(
             kind="nothing_to_do",
             text=(
-                "every message is delivered"
+                f"every {'other ' if status.stuck_events else ''}message is delivered"
                 if status.feed == MESSAGES
                 else f"it has passed every event, up to position {status.position:,}"
             ),
-            fields=places,
+            fields={**places, "lag_seconds": status.lag_seconds},
         )
 
 

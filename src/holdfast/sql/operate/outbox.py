@@ -14,6 +14,7 @@ from holdfast.model import arguments
 from holdfast.model.definition import MODES, Mode
 from holdfast.model.event import NewEvent, check_stream
 from holdfast.model.feed_names import JOURNAL
+from holdfast.runtime.status import ProjectionStatus
 from holdfast.runtime.store.queue_items import OUTSTANDING, QueueItem, QueueSelection, Status
 from holdfast.sql.database import Connection, Database, Row, handled_database, refuse_handlers
 from holdfast.sql.journal.encode import EventEncoder
@@ -54,7 +55,9 @@ class OutboxReport(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     backfill_left: int
     depth: dict[str, int]
-    oldest_pending_seconds: float
+    lag_seconds: float
+    stuck_events: int
+    stuck_seconds: float
     applied: int
     failed: int
     relays: tuple[RelayStatus, ...]
@@ -74,10 +77,12 @@ class Outbox:
         check_prepared: Callable[[], None],
         has_tables: Callable[[], bool],
         replay: Callable[[QueueItem, ChangedBy], None],
+        statuses: Callable[[], Sequence[ProjectionStatus]],
     ) -> None:
         self._database, self._queue, self._records = database, queue, records
         self._prepare, self._check_prepared, self._replay = prepare, check_prepared, replay
         self._has_tables, self._clock = has_tables, records.clock
+        self._statuses = statuses
 
     def send(
         self,
@@ -141,14 +146,14 @@ class Outbox:
             relays = read_relays(connection, database_time(connection))
             deliveries = read_deliveries(connection)
         counts = self._queue.stats()
+        statuses = {state.projection: state for state in self._statuses()}
         reports = []
         for projection, feed, mode, until, position in found:
-            done = deliveries.get((projection, feed), Deliveries())
+            done, state = deliveries.get((projection, feed), Deliveries()), statuses[projection]
             own = [count for count in counts if count.projection == projection]
             depth: dict[str, int] = dict.fromkeys(OUTSTANDING, 0)
             for count in own:
                 depth[count.status] = depth.get(count.status, 0) + count.items
-            ages = [count.oldest_seconds for count in own if count.status in OUTSTANDING]
             workers = tuple(relay for names, relay in relays if names == (projection, feed))
             reports.append(
                 OutboxReport(
@@ -156,7 +161,9 @@ class Outbox:
                     mode=mode,
                     backfill_left=0 if until is None else max(0, until - position),
                     depth=depth,
-                    oldest_pending_seconds=max(ages, default=0.0),
+                    lag_seconds=state.lag_seconds,
+                    stuck_events=state.stuck_events,
+                    stuck_seconds=state.stuck_seconds,
                     applied=done.applied,
                     failed=done.failed,
                     relays=workers,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from holdfast.model.feed_names import MESSAGES, is_journal, is_ours
@@ -12,6 +13,7 @@ from holdfast.runtime.status import LastError, ProjectionStatus
 from holdfast.runtime.store.clock import Clock
 from holdfast.sql.database import Database
 from holdfast.sql.operate.deliveries import Deliveries, read_deliveries, read_relays
+from holdfast.sql.operate.lag import Takes, age, first_unreached
 from holdfast.sql.operate.settings import read_overrides
 from holdfast.sql.outbox.claims import database_time
 from holdfast.sql.values import moment, uuid
@@ -24,40 +26,58 @@ Heads = Mapping[tuple[str, str], int]
 """The known ends of foreign feeds, by projection and feed."""
 
 
-def read_status(database: Database, clock: Clock, heads: Heads) -> list[ProjectionStatus]:
-    """Every projection that has ever run on this database."""
+def read_status(
+    database: Database, clock: Clock, heads: Heads, takes: Mapping[str, Takes]
+) -> list[ProjectionStatus]:
+    """Every projection that has ever run on this database.
+
+    `takes`: which event types each of the known ones applies.
+    """
+    now, found = clock.now(), []
     with database.reading() as connection:
         rows = connection.run("status")
         own = int(connection.run("head")[0][0])
         relays = read_relays(connection, database_time(connection))
+        alive = {names for names, relay in relays if relay.is_alive}
         delivered = read_deliveries(connection)
         overrides = read_overrides(connection)
-    alive = {names for names, relay in relays if relay.is_alive}
-    leased = database.leased([row[0] for row in rows])
-    found = []
-    for row in rows:
-        _, projection, feed, _, position, *_ = row
-        head = own if is_journal(feed) else heads.get((projection, feed))
-        is_known = head is not None or feed == MESSAGES
-        status = _status(
-            row,
-            head=position if head is None else head,
-            is_led=row[0] in leased or (projection, feed) in alive,
-            now=clock.now(),
-            delivered=delivered.get((projection, feed), Deliveries()),
-        )
-        set_values = {name: o.value for name, o in overrides.get(projection, {}).items()}
-        found.append(replace(status, is_head_known=is_known, overrides=set_values))
+        leased = database.leased([row[0] for row in rows])
+        for row in rows:
+            _, projection, feed, _, position, *_ = row
+            head = own if is_journal(feed) else heads.get((projection, feed))
+            is_known = head is not None or feed == MESSAGES
+            status = _status(
+                row,
+                head=position if head is None else head,
+                is_led=row[0] in leased or (projection, feed) in alive,
+                now=now,
+                delivered=delivered.get((projection, feed), Deliveries()),
+                unreached=partial(
+                    first_unreached,
+                    connection,
+                    feed,
+                    after=position,
+                    takes=takes.get(projection, lambda _: True),
+                ),
+            )
+            set_values = {name: o.value for name, o in overrides.get(projection, {}).items()}
+            found.append(replace(status, is_head_known=is_known, overrides=set_values))
     return found
 
 
 def _status(
-    row: Sequence[Any], *, head: int, is_led: bool, now: datetime, delivered: Deliveries
+    row: Sequence[Any],
+    *,
+    head: int,
+    is_led: bool,
+    now: datetime,
+    delivered: Deliveries,
+    unreached: Callable[..., datetime | None],
 ) -> ProjectionStatus:
     (_, projection, feed, state, position, epoch, leader, processed, rate, *rest) = row
     last_id, last_type, last_at, *error = rest[:13]
-    behind_since, needs_reset, paused_at, paused_by, paused_note, until, reason, *last = rest[13:]
-    mode, backfill_until, waiting_since, *queued = last
+    needs_reset, paused_at, paused_by, paused_note, until, reason, *last = rest[13:]
+    mode, backfill_until, queued_since, stuck_since, stuck_events, *queued = last
     if feed == MESSAGES:
         head = position = 0  # Messages have no position in a journal.
     lag = max(0, head - position)
@@ -67,12 +87,13 @@ def _status(
         last_at = delivered.last_processed_at
         if backfill_until is not None and position >= backfill_until:
             # The queue has every event by now.
-            position, behind_since, lag = head, waiting_since, queued[1]
+            position, lag = head, queued[1] - stuck_events
     processed_at = moment(last_at)
     recent = _is_recent(last_at, now)
-    since = moment(behind_since)
+    next_at = unreached(through=None if mode is None else backfill_until)
     if not is_ours(feed) and lag:
-        since = processed_at  # Only the broker knows when the next event was written.
+        next_at = processed_at  # Only the broker knows when the next event was written.
+    since = [at for at in (next_at, moment(queued_since)) if at is not None]
     waiting_until = moment(until)
     waits = waiting_until is not None and waiting_until > now
     is_faulted = state == "faulted"
@@ -87,7 +108,7 @@ def _status(
         position=position,
         head=head,
         lag_events=lag,
-        lag_seconds=0.0 if since is None else max(0.0, (now - since).total_seconds()),
+        lag_seconds=age(now, min(since, default=None)),
         events_processed=processed,
         events_per_second=rate if recent else 0.0,
         epoch=epoch,
@@ -103,6 +124,8 @@ def _status(
         paused_note=paused_note,
         waiting_until=waiting_until if waits else None,
         waiting_for=reason if waits else None,
+        stuck_events=stuck_events,
+        stuck_seconds=age(now, moment(stuck_since)),
         closed_lanes=queued[0],
         queued_events=queued[1],
         delivery="log" if mode is None else "outbox",
