@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from weakref import WeakSet
 
 
 class StopSignal(threading.Event):
@@ -15,13 +16,19 @@ class StopSignal(threading.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pid = os.getpid()
+        _stops.add(self)
 
-    def is_set(self) -> bool:
-        return super().is_set() or os.getpid() != self._pid
 
-    def wait(self, timeout: float | None = None) -> bool:
-        return self.is_set() or super().wait(timeout)
+_stops: WeakSet[StopSignal] = WeakSet()
+
+
+def _stop_in_child() -> None:
+    for stop in list(_stops):
+        threading.Event.__init__(stop)  # A thread that is not here may have held its lock.
+        stop.set()
+
+
+os.register_at_fork(after_in_child=_stop_in_child)
 
 
 class WakeSignal:

@@ -103,7 +103,7 @@ def drop_overrides(
 
 def _lock(connection: Connection, projection: str) -> dict[str, Any]:
     """The overrides; every worker of the projection looks again after this transaction."""
-    for _, _, _, _, feed in connection.run("checkpoints_of", {"projection": projection}):
+    for _, _, _, _, feed, *_ in connection.run("checkpoints_of", {"projection": projection}):
         connection.run("bump_revision", {"projection": projection, "feed": feed})
     found = read_overrides(connection, projection).get(projection, {})
     return {name: setting.value for name, setting in found.items()}
