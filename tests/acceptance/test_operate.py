@@ -167,7 +167,7 @@ def test_forward_says_what_it_passes_and_asks(any_place: Place) -> None:
     ):
         assert message in any_place.run(*args, "--to", wrong, "--yes").err
     assert "still to come" in any_place.run(*args, "--to", "2999-01-31T12:00Z", "--yes").error
-    assert "by is ''" in any_place.run(*args, "--to", "3", "--yes", "--by", "").error
+    assert "by is empty" in any_place.run(*args, "--to", "3", "--yes", "--by", "").error
     done = any_place.ok(*args, "--to", "3", "--yes", "--by", "ann", "--json").json
     moved = {"feed": "journal", "position_before": 2, "position": 3, "events": 1}
     assert done == {"projection": "ledger", "events": 1, "feeds": [moved]}

@@ -35,6 +35,7 @@ FIELDS = {
     "leader",
     "needs_reset",
     "mode",
+    "overrides",
     "paused_at",
     "paused_by",
     "paused_note",

@@ -211,5 +211,5 @@ def test_a_change_needs_a_name(app: App, by: Any) -> None:
         lambda: app.outbox.set_mode("seen", "off", by=by),
         lambda: app.queue.requeue(QueueSelection(), by=by),
     ):
-        with pytest.raises(ConfigError, match="the audit needs the name"):
+        with pytest.raises(ConfigError, match="by is empty"):
             change()
