@@ -5,6 +5,7 @@ The thread of a worker that has faulted waits for an operator, and then goes on 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,7 @@ class Supervisor:
         """
         self.workers = list(workers)
         self._wake, self._on_end, self._renewed = wake, ended, renewed
+        self._pid = os.getpid()
         self._ended = threading.Condition()
         self._dismissed: set[Worker] = set()
         """The workers that were asked to end."""
@@ -148,7 +150,8 @@ class Supervisor:
 
     def _successor(self, worker: Worker) -> Worker | None:
         """Waits after a fault; the worker that goes on then, or None if it is over."""
-        if self._renewed is None or worker.fault is None:
+        is_forked = os.getpid() != self._pid
+        if self._renewed is None or worker.fault is None or is_forked:
             return None
         if not worker.await_operator(partial(self._is_dismissed, worker)):
             return None
