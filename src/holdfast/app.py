@@ -313,7 +313,7 @@ class App(Operations):
             raise ConfigError(
                 f"projection {name!r} reads several feeds; say which one: feed='topic[partition]'"
             )
-        arguments.whole("position", position)
+        arguments.whole_or_none("position", position)
         arguments.text_or_none("feed", feed)
         arguments.seconds("timeout_seconds", timeout_seconds)
         deadline = self._clock.monotonic() + timeout_seconds
