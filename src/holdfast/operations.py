@@ -132,8 +132,7 @@ class Operations(Assembly):
     def settings(self, projection: str | type) -> list[Setting]:
         """The settings of a projection that can be changed while it runs."""
         definition = self._catalog.find(projection)
-        self._prepare()
-        return read_settings(self._database, definition)
+        return read_settings(self._database if self.has_tables() else None, definition)
 
     def override(
         self,

@@ -45,6 +45,7 @@ def test_nothing_is_made_by_reading(app: App, quick_url: str) -> None:
     (reason,) = app.explain("mails")
     assert (reason.kind, "no holdfast tables yet" in reason.text) == ("no_worker", True)
     assert (app.tables("mails"), app.audit()) == ([], [])
+    assert {setting.override for setting in app.settings("mails")} == {None}
     assert (app.journal.head(), app.journal.stream_version("a")) == (0, 0)
     assert [*app.journal.read(), *app.journal.read_stream("a")] == []
     assert list(app.journal.tail(stop=lambda: True)) == []

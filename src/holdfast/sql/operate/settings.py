@@ -49,10 +49,12 @@ def read_overrides(
     return found
 
 
-def read_settings(database: Database, definition: Definition) -> list[Setting]:
-    """The settings of a projection that can be changed, as they count now."""
-    with database.reading() as connection:
-        overrides = read_overrides(connection, definition.name).get(definition.name, {})
+def read_settings(database: Database | None, definition: Definition) -> list[Setting]:
+    """The settings of a projection that can be changed, as they count now, or as in the code."""
+    overrides: Mapping[str, Override] = {}
+    if database is not None:
+        with database.reading() as connection:
+            overrides = read_overrides(connection, definition.name).get(definition.name, {})
     declared = definition.tuning.declared
     values = {name: override.value for name, override in overrides.items()}
     now = declared.with_overrides(values).values()
