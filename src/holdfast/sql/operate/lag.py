@@ -84,6 +84,8 @@ def read_lag(
         for feed in _feeds(connection, definition):
             names = {"projection": definition.name, "feed": feed}
             rows = connection.run("read_checkpoint", names)
+            if not rows and definition.start != "start":
+                continue  # Where it begins is known with its first run.
             after = Checkpoint(*rows[0]).position if rows else 0
             through = None
             if isinstance(definition.delivery, Outbox):
