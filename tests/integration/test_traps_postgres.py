@@ -1,5 +1,6 @@
 """Nobody who may create objects in our schema can have code of theirs run by our statements."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -19,10 +20,25 @@ from holdfast import (
     Tx,
     on,
 )
+from holdfast.sql.queries import _files, query
 from tests.contracts.samples import SUMS, WAIT_SECONDS, Counted, Sums, fetch
 from tests.support.traps import plant
 
+STATEMENTS = {"SELECT", "INSERT", "UPDATE", "DELETE", "WITH"}
+NUMBERS = {"integer", "bigint", "double precision"}
+PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 PINNED = "SELECT proname, proconfig FROM pg_proc WHERE proname LIKE 'holdfast%'"
+
+
+TRAPS_OF = """
+    SELECT DISTINCT p.proname
+    FROM pg_depend AS d
+    JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+    WHERE p.pronamespace = 'checked'::regnamespace AND (
+        d.refobjid IN (SELECT oid FROM pg_proc WHERE prosrc LIKE '%trapped%')
+        OR d.refobjid IN (SELECT oid FROM pg_operator WHERE oprnamespace = 'public'::regnamespace)
+    )
+"""
 
 
 @dataclass
@@ -58,6 +74,40 @@ def test_statements_run_no_operator_or_function_of_others(postgres_url: str) -> 
             app.wait_for("days", position, timeout_seconds=WAIT_SECONDS)
         assert app.reshard("sums", by="ann", shards=3) == 3
         assert len([*app.journal.read()]) == 4
+
+
+def test_every_named_statement_names_exact_types(postgres_url: str) -> None:
+    """Each becomes the body of a function, whose dependencies the server knows."""
+    with App(postgres_url) as app, psycopg.connect(postgres_url, autocommit=True) as other:
+        app.migrate()
+        statements = {name: numbered(query(name, "postgres")) for name in _files("postgres")}
+        statements = {n: sql for n, sql in statements.items() if sql.split()[0] in STATEMENTS}
+        types = {name: parameter_types(other, sql) for name, sql in statements.items()}
+        plant(postgres_url)
+        other.execute("CREATE SCHEMA checked")
+        for name, sql in statements.items():
+            other.execute(
+                f"CREATE FUNCTION checked.{name}({', '.join(types[name])}) RETURNS void "
+                f"BEGIN ATOMIC {sql}; END".encode()
+            )
+        other.execute("SET search_path = pg_catalog")
+        assert other.execute(TRAPS_OF.encode()).fetchall() == []
+        assert len(statements) > 100
+
+
+def numbered(sql: str) -> str:
+    """The statement with a `$n` for each parameter, the same one wherever it stands."""
+    found: dict[str, int] = {}
+    return PARAMETER.sub(lambda m: f"${found.setdefault(m[1], len(found) + 1)}", sql)
+
+
+def parameter_types(connection: psycopg.Connection[Any], sql: str) -> list[str]:
+    """The types of parameters as the driver sends them: small numbers are small types."""
+    connection.execute(f"PREPARE checked AS {sql}".encode(), prepare=False)
+    known = "SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = 'checked'"
+    (types,) = connection.execute(known).fetchone() or ([],)
+    connection.execute("DEALLOCATE checked", prepare=False)
+    return ["smallint" if name in NUMBERS else name for name in types]
 
 
 def test_our_functions_see_our_schema_alone(postgres_url: str) -> None:

@@ -13,7 +13,7 @@ WHERE
                 AND d.due_at <= statement_timestamp()
             ORDER BY d.due_at LIMIT :limit
             FOR UPDATE SKIP LOCKED
-        ) || ARRAY(
+        ) OPERATOR(pg_catalog.||) ARRAY(
             SELECT d.lane FROM holdfast_lane AS d
             WHERE
                 d.projection = :projection AND d.feed = :feed AND d.has_failed

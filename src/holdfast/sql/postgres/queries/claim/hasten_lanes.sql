@@ -8,7 +8,8 @@ WITH late AS MATERIALIZED (
         AND l.due_at > statement_timestamp()
         AND CASE
             WHEN l.token IS NOT NULL
-                THEN l.due_at > clock_timestamp() + make_interval(secs => :lease_seconds)
+                THEN l.due_at
+                    > clock_timestamp() + make_interval(secs => CAST(:lease_seconds AS double precision))
             ELSE EXISTS (
                 SELECT 1 FROM holdfast_queue AS q
                 WHERE
@@ -27,6 +28,9 @@ WITH late AS MATERIALIZED (
 UPDATE holdfast_lane AS l
 SET
     due_at = clock_timestamp()
-        + CASE WHEN l.token IS NULL THEN interval '0' ELSE make_interval(secs => :lease_seconds) END
+        + CASE
+            WHEN l.token IS NULL THEN interval '0'
+            ELSE make_interval(secs => CAST(:lease_seconds AS double precision))
+        END
 FROM late
 WHERE l.projection = :projection AND l.feed = :feed AND l.lane = late.lane
