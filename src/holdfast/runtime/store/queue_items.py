@@ -185,7 +185,7 @@ class QueueSelection(msgspec.Struct, frozen=True, kw_only=True):
             arguments.seconds("older_than_seconds", self.older_than_seconds)
         if self.status is not None and self.status not in STATUSES:
             raise ConfigError(
-                f"status is {arguments.shown(self.status)}; it is one of {', '.join(STATUSES)}"
+                f"status {arguments.shown(self.status)} is not one of {', '.join(STATUSES)}"
             )
 
 
