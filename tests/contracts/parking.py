@@ -15,7 +15,7 @@ from holdfast.model.policy import Limits, Park, Policy
 from holdfast.runtime.signals import Died, Drained, Parked, Queued
 from holdfast.runtime.store.queue_items import QueueSelection
 from tests.contracts.failing import ALL, IN_PYTHON, SOON, FailingSums, Poison, shown_items
-from tests.contracts.samples import WAIT_SECONDS, execute, fetch, status_of
+from tests.contracts.samples import WAIT_SECONDS, eventually, execute, fetch, status_of
 
 AT_ONCE = Backoff(max_attempts=None, delay_seconds=1e-6, max_delay_seconds=1e-6)
 
@@ -110,7 +110,7 @@ class ParkingContract(FailingSums):
             assert (head.status, head.attempts, head.retries) == ("dead", 4, 3)
             poison.bad = set()
             app.queue.requeue(ALL, by="me")
-            poison.wait_for(Drained)
+            eventually(lambda: not app.queue.list())
         assert self.seen(app) == {"1": [11, 21]}
 
     @pytest.mark.parametrize("register", ["table"], indirect=True)  # It holds no lock meanwhile.

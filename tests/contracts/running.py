@@ -167,7 +167,8 @@ class RunningContract:
         who = by or process_name()
         expected = [("reset", who), ("depose", who), ("pause", "anna"), ("resume", "anna")]
         assert [(fields["action"], fields["by"]) for fields in told] == expected
-        assert [(row.action, row.actor) for row in reversed(app.audit())] == expected
+        found = [(row.action, row.actor) for row in reversed(app.audit())]
+        assert list(dict.fromkeys(found)) == expected  # Each shard is deposed by itself.
 
     def test_a_reset_builds_it_again(self, app: App) -> None:
         app.projection(Sums)
