@@ -103,6 +103,7 @@ class Operations(Assembly):
     def audit(self, projection: str | type | None = None, *, limit: int = 100) -> list[AuditRow]:
         """What operators have changed, the latest first: who, when, what and why."""
         name = None if projection is None else self._catalog.find(projection).name
+        arguments.whole("limit", limit)
         if not self.has_tables():
             return []
         return read_audit(self._database, name, limit)

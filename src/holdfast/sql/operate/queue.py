@@ -77,6 +77,8 @@ class Queue:
     ) -> Sequence[QueueItem]:
         """Items that fit the selection, oldest first; go on with the last one's id."""
         selection = QueueSelection() if selection is None else _checked(selection)
+        arguments.whole("limit", limit)
+        arguments.whole("after_id", after_id)
         if not self._has_tables():
             return []
         with self._database.reading() as connection:
@@ -84,6 +86,7 @@ class Queue:
 
     def get(self, item_id: int) -> QueueItem:
         """One item, with its payload, its errors and its attempts."""
+        arguments.whole("item_id", item_id)
         if not self._has_tables():
             raise no_item(item_id)
         with self._database.reading() as connection:

@@ -28,8 +28,6 @@ def find_items(
     now: datetime,
 ) -> Sequence[QueueItem]:
     """Items that fit a selection, oldest first."""
-    arguments.whole("limit", limit)
-    arguments.whole("after_id", after_id)
     if selection.ids:
         found = [connection.run("get_item", {"id": id_}) for id_ in sorted(selection.ids)]
         return [_item(rows[0]) for rows in found if rows][:limit]

@@ -36,7 +36,6 @@ class ChangedBy:
 
 def read_audit(database: Database, projection: str | None, limit: int) -> list[AuditRow]:
     """The latest changes first."""
-    arguments.whole("limit", limit)
     with database.reading() as connection:
         rows = connection.run("read_audit", {"projection": projection, "limit": limit})
     return [struct_of(AuditRow, row) for row in rows]
