@@ -81,8 +81,8 @@ class Elector:
     def rest(self, until: float, lease: Lease, waited: Callable[[float], None]) -> bool:
         """Waits with nothing but the lease; now and then, calls `waited` with the seconds left.
 
-        Ends early when asked to stop; or when an operator has changed something: then returns
-        False.
+        Ends early when asked to stop, or when an operator has changed something. Returns False if
+        that was to end the wait.
         """
         clock, blocks_caller = self._context.clock, self._until is not None
         while True:
@@ -98,7 +98,7 @@ class Elector:
             with closing(self._context.open_session()) as session:
                 now = self.still_ours(session)
             if self.checkpoint is not None and now.revision != self.checkpoint.revision:
-                return False
+                return bool(now.is_waiting)
 
     def _wait_for_lease(self, session: Session, checkpoint: Checkpoint) -> bool:
         """Waits while another runner leads, or for a moment; False when asked to stop."""

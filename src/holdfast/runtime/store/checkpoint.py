@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -16,6 +16,7 @@ class Checkpoint:
     `epoch` fences runners; `revision` counts the changes of operators. `unclean_ends`: the number
     of processes in a row that died here. `mark_position`: the event that was being tried alone,
     `mark_attempts` times. `asked_by`: the process to which the leader should leave the shard.
+    `is_waiting`: its event is to be tried again later, and no operator has ended the wait.
     """
 
     id: int
@@ -32,6 +33,7 @@ class Checkpoint:
     mark_position: int | None = None
     mark_attempts: int = 0
     asked_by: str | None = None
+    is_waiting: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
