@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import Fenced
-from holdfast.model.row_type import table_of
+from holdfast.model.rows.row_type import table_of
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.faults import Fault, stacktrace_of, text_of
 from holdfast.runtime.store.session import Session

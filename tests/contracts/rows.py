@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import Fenced
 from holdfast.model.definition import Fold
-from holdfast.model.row_type import TableSpec
+from holdfast.model.rows.row_type import TableSpec
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.transaction import RowChanges
 from tests.contracts.samples import table_definition

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.errors import SchemaError
 from holdfast.model.definition import Definition, Fold
-from holdfast.model.row_type import TableSpec
+from holdfast.model.rows.row_type import TableSpec
 from holdfast.runtime.store.transaction import RowChanges
 from holdfast.sql.database import Database, quote
 from holdfast.sql.operate import lifecycle as upkeep

@@ -14,7 +14,7 @@ from psycopg.pq import Trace
 
 from holdfast import App, Event, Park, Policy, Projection, StoreUnavailable, TableProjection, Tx, on
 from holdfast.errors import Fenced, Revised
-from holdfast.model.row_type import table_of
+from holdfast.model.rows.row_type import table_of
 from holdfast.runtime.signals import Committed, Signal
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.transaction import RowChanges

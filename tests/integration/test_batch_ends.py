@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import App, Event, TableProjection, on
-from holdfast.model.column_values import in_jsonb_order
+from holdfast.model.rows.column_values import in_jsonb_order
 from tests.support.sql import execute
 
 KEYS = st.characters(codec="utf-8", exclude_characters="\0")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import DELETE, App, Event, Park, Policy, QueueSelection, TableProjection, on
-from holdfast.model.row_type import Key, TableSpec
+from holdfast.model.rows.row_type import Key, TableSpec
 from holdfast.sql.store.session import SqlSession
 from tests.support.limits import set_limits
 from tests.support.sql import execute

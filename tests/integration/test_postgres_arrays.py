@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.column_values import MAX_INT, MIN_INT, ColumnKind
+from holdfast.model.rows.column_values import MAX_INT, MIN_INT, ColumnKind
 from holdfast.sql.postgres.array_packing import Packed, packed
 from holdfast.sql.postgres.database import PostgresDatabase
 from holdfast.sql.url import PostgresUrl, parse_url

@@ -25,7 +25,7 @@ from holdfast import (
 )
 from holdfast.model.compile_projection import compile_projection, snake_case
 from holdfast.model.definition import Handle
-from holdfast.model.row_type import TableSpec
+from holdfast.model.rows.row_type import TableSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.row_type import TableSpec, table_of
+from holdfast.model.rows.row_type import TableSpec, table_of
 
 EARLY = datetime(2026, 1, 2, 3, tzinfo=UTC)
 

@@ -3,7 +3,7 @@
 from dataclasses import make_dataclass
 from datetime import UTC, datetime, timedelta
 
-from holdfast.model.row_type import table_of
+from holdfast.model.rows.row_type import table_of
 from holdfast.sql.sqlite.column_values import encode, encode_all
 
 MOMENTS = [

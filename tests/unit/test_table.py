@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from holdfast import ConfigError
-from holdfast.model.row_type import TableSpec, check_identifier, table_of
+from holdfast.model.rows.row_type import TableSpec, check_identifier, table_of
 
 
 @dataclass

@@ -12,9 +12,7 @@ definition          a projection, checked and compiled
 compile_projection  the compiler from class to definition
 event_types         event types by name, and their payloads
 json_fidelity       losses of a payload in JSON
-row_type            a dataclass as a table
-column_values       kinds and checks of column values
-row_codegen         generated functions of a row type
+rows                rows of a TableProjection, compiled
 sql_spec            a SqlProjection, compiled
 feed_names          names of the journal, its shards and messages
 lane                a closed lane, and the lane of unknown events

@@ -37,7 +37,7 @@ from holdfast.model.projection import (
     handled_types,
     hook_of,
 )
-from holdfast.model.row_type import (
+from holdfast.model.rows.row_type import (
     CHANGES_COLUMN,
     POSITION_COLUMN,
     VERSION_COLUMN,

@@ -19,7 +19,7 @@ from holdfast.model.lane import UNKNOWN, lane_name, unknown_lane
 from holdfast.model.policy import Policy
 from holdfast.model.poll import Poll
 from holdfast.model.projection import Handler, Projection, Publisher, TableProjection
-from holdfast.model.row_type import TableSpec, lane_text
+from holdfast.model.rows.row_type import TableSpec, lane_text
 from holdfast.model.sql_spec import SqlSpec
 from holdfast.model.start import Start
 from holdfast.model.tuning import Tuning

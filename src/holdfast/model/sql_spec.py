@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import inspect
 
 from holdfast.errors import ConfigError
-from holdfast.model.column_values import ColumnKind
 from holdfast.model.event_types import EventTypes, is_event_class
 from holdfast.model.projection import CATCH_ALL, SqlProjection
+from holdfast.model.rows.column_values import ColumnKind
 
 JOURNAL_COLUMNS = (
     "position",

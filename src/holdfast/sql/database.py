@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from holdfast.errors import HoldfastError, StoreUnavailable, TransactionEnded
 from holdfast.model.event import RawEvent
-from holdfast.model.row_type import Column, Key, TableSpec
+from holdfast.model.rows.row_type import Column, Key, TableSpec
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.store.ranges import EventRange

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from holdfast.app import App
-from holdfast.model.row_type import GUARDS, Key, TableSpec
+from holdfast.model.rows.row_type import GUARDS, Key, TableSpec
 from holdfast.runtime.store.queue_items import QueueItem
 from holdfast.sql.database import quote
 from holdfast.sql.sqlite.column_values import decode

@@ -15,8 +15,8 @@ from holdfast.model.event_types import EventTypes
 from holdfast.model.foreign_feed import ForeignFeed
 from holdfast.model.lane import unknown_lane
 from holdfast.model.projection import DELETE, Handler, TableProjection
-from holdfast.model.row_codegen import key_changed
-from holdfast.model.row_type import Key, TableSpec, lane_text
+from holdfast.model.rows.row_codegen import key_changed
+from holdfast.model.rows.row_type import Key, TableSpec, lane_text
 from holdfast.runtime.engines.engine import BatchRefused, EventFailed, Ran, StoreFailedAt, blame
 from holdfast.runtime.engines.invoke import Function, Invoker
 from holdfast.runtime.engines.row_cache import CachedRow, RowCache

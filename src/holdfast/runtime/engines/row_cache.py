@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model.column_values import ColumnKind
 from holdfast.model.event import RawEvent
-from holdfast.model.row_type import Key, TableSpec
+from holdfast.model.rows.column_values import ColumnKind
+from holdfast.model.rows.row_type import Key, TableSpec
 from holdfast.runtime.caches import drop_oldest
 from holdfast.runtime.limits import RuntimeLimits
 

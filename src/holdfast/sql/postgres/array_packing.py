@@ -15,8 +15,8 @@ from typing import Any
 from psycopg.adapt import Buffer, Dumper
 from psycopg.pq import Format
 
-from holdfast.model.column_values import ColumnKind
-from holdfast.model.row_type import TableSpec
+from holdfast.model.rows.column_values import ColumnKind
+from holdfast.model.rows.row_type import TableSpec
 from holdfast.runtime.store.transaction import RowChanges
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.model.column_values import ColumnKind
+from holdfast.model.rows.column_values import ColumnKind
 
 TYPES: Mapping[ColumnKind, str] = {
     "str": "text",

@@ -16,7 +16,7 @@ from psycopg.types.string import TextBinaryLoader
 
 from holdfast.errors import HoldfastError, SchemaError, StoreUnavailable
 from holdfast.model.event import RawEvent
-from holdfast.model.row_type import Column, Key, TableSpec
+from holdfast.model.rows.row_type import Column, Key, TableSpec
 from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
 from holdfast.runtime.store.transaction import RowChanges

@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakSet
 
 from holdfast.errors import ConfigError, HoldfastError, StoreConflict, StoreUnavailable
-from holdfast.model.row_type import Column
+from holdfast.model.rows.row_type import Column
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.wake import WakeSignal

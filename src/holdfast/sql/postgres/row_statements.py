@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from holdfast.model.row_type import Column, TableSpec
+from holdfast.model.rows.row_type import Column, TableSpec
 from holdfast.sql.database import quote
 from holdfast.sql.postgres.column_types import TYPES
 

@@ -13,8 +13,8 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.model.column_values import ColumnKind
-from holdfast.model.row_type import Column, Key, TableSpec
+from holdfast.model.rows.column_values import ColumnKind
+from holdfast.model.rows.row_type import Column, Key, TableSpec
 
 TYPES = {
     "str": "TEXT",

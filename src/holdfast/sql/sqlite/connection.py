@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError, RolledBack
 from holdfast.model.event import RawEvent
-from holdfast.model.row_type import Key, TableSpec
+from holdfast.model.rows.row_type import Key, TableSpec
 from holdfast.runtime.store.ranges import EventRange
 from holdfast.runtime.store.source import Chunk
 from holdfast.runtime.store.transaction import RowChanges

@@ -17,7 +17,7 @@ from uuid import uuid4
 from weakref import WeakSet
 
 from holdfast.errors import AppendError, ConfigError, StoreUnavailable
-from holdfast.model.row_type import Column
+from holdfast.model.rows.row_type import Column
 from holdfast.runtime.store.checkpoint import Checkpoint
 from holdfast.runtime.store.leases import Lease
 from holdfast.runtime.wake import WakeSignal

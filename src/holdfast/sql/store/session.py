@@ -14,7 +14,7 @@ from holdfast.model.definition import Definition
 from holdfast.model.event import RawEvent
 from holdfast.model.feed_names import is_ours
 from holdfast.model.lane import Lane
-from holdfast.model.row_type import Key, TableSpec
+from holdfast.model.rows.row_type import Key, TableSpec
 from holdfast.model.sql_spec import SqlSpec
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.faults import Fault

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from holdfast.errors import SchemaError
 from holdfast.model.definition import Definition
-from holdfast.model.row_type import POSITION_COLUMN, TableSpec
+from holdfast.model.rows.row_type import POSITION_COLUMN, TableSpec
 from holdfast.sql.database import Connection, Database, quote
 from holdfast.sql.migrations import table_exists
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.model.foreign_feed import DeadLetter
 from holdfast.model.lane import Lane
-from holdfast.model.row_type import Key, TableSpec
+from holdfast.model.rows.row_type import Key, TableSpec
 from holdfast.runtime.store.checkpoint import Advance, Checkpoint
 from holdfast.runtime.store.queue_items import FailedAttempt, NewItem
 from holdfast.runtime.store.transaction import HandlerTx, RowChanges

@@ -16,7 +16,8 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.errors import ConfigError
-from holdfast.model.column_values import (
+from holdfast.model.lane import UNKNOWN, lane_name
+from holdfast.model.rows.column_values import (
     CHECK_ERRORS,
     CHECKS,
     KINDS,
@@ -27,8 +28,7 @@ from holdfast.model.column_values import (
     is_unicode,
     json_checks,
 )
-from holdfast.model.lane import UNKNOWN, lane_name
-from holdfast.model.row_codegen import Fold, columns_taker, make_fold, row_error
+from holdfast.model.rows.row_codegen import Fold, columns_taker, make_fold, row_error
 
 Key = tuple[Any, ...]
 

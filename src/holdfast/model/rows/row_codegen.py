@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from holdfast.model.column_values import CHECK_ERRORS, MAX_INT, MIN_INT
+from holdfast.model.rows.column_values import CHECK_ERRORS, MAX_INT, MIN_INT
 
 if TYPE_CHECKING:
-    from holdfast.model.row_type import Column
+    from holdfast.model.rows.row_type import Column
 
 
 class Fold(Protocol):
