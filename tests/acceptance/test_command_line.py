@@ -59,10 +59,10 @@ def test_a_name_with_a_colon_is_never_taken_for_the_app(place: Place) -> None:
     ("arguments", "said"),
     [
         (["status"], "which app?"),
-        (["status", "bank"], "an app is named MODULE:APP"),
+        (["status", "bank"], "which app?"),
         (["status", "bank:"], "an app is named MODULE:APP"),
         (["status", "bank:app", "--app", "bank:app"], "named twice"),
-        (["status", "bank:app", "more"], "unexpected extra argument"),
+        (["status", "bank:app", "balances", "more"], "unexpected extra argument"),
         (["reset"], "Missing argument 'PROJECTION'"),
         (["explain", "bank:app"], "Missing argument 'PROJECTION'"),
         (["outbox", "mode", "bank:app", "ledger"], "Missing argument 'MODE'"),

@@ -155,8 +155,8 @@ def _split_optional(
 ) -> tuple[str | None, tuple[str | None]]:
     if not words:
         return app, (None,)
-    if len(words) == 1 and ":" in words[0] and app is None:
-        return words[0], (None,)
+    if len(words) == 1 and ":" in words[0]:
+        return _only_app(words[0], app), (None,)
     given, (value,) = _split(words, (name,), app)
     return given, (value,)
 

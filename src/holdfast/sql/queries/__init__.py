@@ -30,7 +30,8 @@ def _files(dialect: str) -> Mapping[str, Traversable]:
     for package in (__package__, f"holdfast.sql.{dialect}.queries"):
         for folder in files(package).iterdir():
             if folder.is_dir():
-                found |= {f.name.removesuffix(".sql"): f for f in folder.iterdir()}
+                statements = [f for f in folder.iterdir() if f.name.endswith(".sql")]
+                found |= {f.name.removesuffix(".sql"): f for f in statements}
     return found
 
 

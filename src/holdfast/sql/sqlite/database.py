@@ -116,6 +116,7 @@ class SqliteDatabase:
 
     @property
     def exists(self) -> bool:
+        self._check_folder()
         return self.path is None or self.path.exists()
 
     def connect(self) -> SqliteConnection:
@@ -316,12 +317,15 @@ class SqliteDatabase:
         raw.execute("PRAGMA synchronous = FULL")
         return raw
 
-    def _open(self) -> sqlite3.Connection:
+    def _check_folder(self) -> None:
         if self.path is not None and not self.path.absolute().parent.is_dir():
             raise ConfigError(
                 f"can't open {self.path}: the folder {self.path.absolute().parent} is not there; "
                 "make it first"
             )
+
+    def _open(self) -> sqlite3.Connection:
+        self._check_folder()
         self.check_file()
         with translating(sqlite3.Error, self.unavailable):
             raw = sqlite3.connect(
