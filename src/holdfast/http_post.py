@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from functools import cache
 from http.client import HTTPConnection, HTTPException
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -21,6 +21,21 @@ MAX_RESPONSE_BYTES = 4_096
 """Maximum number of bytes read from the body of an error response."""
 
 NAT64 = IPv6Network("64:ff9b::/96")
+
+RESERVED = tuple(
+    ip_network(net)
+    for net in (
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "::/96",
+        "::ffff:0:0:0/96",
+        "64:ff9b:1::/48",
+        "3fff::/20",
+        "5f00::/16",
+        "fec0::/10",
+    )
+)
+"""Networks that are not public, and that not every version of Python knows."""
 """IPv6 addresses whose last 32 bits are an IPv4 address that a gateway connects to."""
 
 HOST = re.compile(r"(?=.{1,254}$)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
@@ -95,7 +110,8 @@ def _is_public(text: str) -> bool:
         if address in NAT64:
             inner = IPv4Address(int(address) & 0xFFFFFFFF)
     found = inner or address
-    return found.is_global and not found.is_multicast
+    is_reserved = any(address.version == net.version and address in net for net in RESERVED)
+    return found.is_global and not found.is_multicast and not is_reserved
 
 
 def _connect(url: SplitResult, until: float, *, allow_private: bool) -> socket.socket:

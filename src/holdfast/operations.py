@@ -65,6 +65,8 @@ class Operations(Assembly):
             )
         if not self.has_tables():
             return Lag(0, 0.0, 0, 0.0)
+        if isinstance(event_types, str | type):
+            raise ConfigError(f"event_types is {event_types!r}; it is a list of names or classes")
         names = {self.events.name_of(t) if isinstance(t, type) else t for t in event_types}
         takes = names.__contains__ if event_types else None
         return read_lag(self._database, self._clock, definition, takes)
@@ -92,6 +94,10 @@ class Operations(Assembly):
         They are not its own, and its class has no `clear`.
         """
         return clearing.tables_left(self._catalog.find(projection))
+
+    def has_clear(self, projection: str | type) -> bool:
+        """Whether a reset calls `clear` of the projection's class."""
+        return clearing.has_clear(self._catalog.find(projection))
 
     def has_effects(self, projection: str | type) -> bool:
         """Whether its handlers may do more than write tables; a reset has them do that again.

@@ -236,6 +236,10 @@ def test_a_name_that_leads_to_this_machine(
         ("8.8.8.8", False),
         ("2001:4860:4860::8888", False),
         ("example.org", False),
+        ("192.0.0.192", True),
+        ("::127.0.0.1", True),
+        ("64:ff9b:1::1", True),
+        ("fec0::1", True),
     ],
 )
 def test_addresses_that_are_private(host: str, expected: bool) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast import Backoff, ConfigError, Park, Policy, Poll, Retry
+from holdfast.model import arguments
 from holdfast.model.tuning import NAMES, Settings, Tuning
 
 POLICY = Policy(on_error=Retry(), backoff=Backoff(delay_seconds=2, max_delay_seconds=4))
@@ -63,3 +64,15 @@ def test_overrides_of_another_release_are_passed_over() -> None:
     assert tuned.now == tuned.declared
     with pytest.raises(ConfigError, match="no setting 'gone'"):
         tuned.check({"gone": 1})
+
+
+@pytest.mark.parametrize("value", [0, 65, 10**8, "8", True])
+def test_a_process_works_on_a_limited_number_of_lanes(value: object) -> None:
+    with pytest.raises(ConfigError, match="from 1 to 64"):
+        arguments.concurrency(value)
+
+
+@pytest.mark.parametrize("value", [1e18, 10**400, float("inf"), float("nan")])
+def test_a_pause_is_one_that_a_clock_can_add(value: float) -> None:
+    with pytest.raises(ConfigError, match="1000000000 at most"):
+        Poll(interval_seconds=value)

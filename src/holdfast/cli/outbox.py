@@ -12,11 +12,11 @@ from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.confirm import confirm
 from holdfast.cli.options import confirmed_change_options, json_option, limit_option
-from holdfast.cli.output import print_result, print_rows, shown, table_of
+from holdfast.cli.output import Table, print_result, print_rows, shown
 from holdfast.cli.queue.item_view import item_fields, items_table
 from holdfast.cli.queue.selection import status_option
 from holdfast.model.definition import MODES, Mode
-from holdfast.runtime.store.queue_items import OUTSTANDING, Status
+from holdfast.runtime.store.queue_items import Status
 from holdfast.sql.operate.outbox import OutboxReport
 
 if TYPE_CHECKING:
@@ -92,13 +92,19 @@ def _view(reports: Sequence[OutboxReport]) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    numbers = ("relays", *OUTSTANDING, "lag", "stuck", "applied", "failures")
+    # What is tried is one column: on a terminal of 80 there is no room for two.
+    tried = ("processing", "retrying")
+    items = ("pending", "tried", "failed", "dead")
+    numbers = ("workers", *items, "lag", "stuck", "applied", "failures")
     rows = (
         (
             report.projection,
             report.mode,
             f"{sum(relay.is_alive for relay in report.relays)}",
-            *(f"{report.depth[status]:,}" for status in OUTSTANDING),
+            f"{report.depth['pending']:,}",
+            f"{sum(report.depth[status] for status in tried):,}",
+            f"{report.depth['failed']:,}",
+            f"{report.depth['dead']:,}",
             f"{report.lag_seconds:,.0f} s",
             f"{report.stuck_events:,}",
             f"{report.applied:,}",
@@ -113,4 +119,4 @@ def _view(reports: Sequence[OutboxReport]) -> Group:
             below.append(Text(shown(f"{report.projection}: {left}")))
         if report.items:
             below.append(items_table(report.items))
-    return Group(table_of(("projection", "mode", *numbers), rows, right=numbers), *below)
+    return Group(Table(("projection", "mode", *numbers), rows, right=numbers), *below)

@@ -15,8 +15,8 @@ from holdfast.texts import clean, shown_json, shown_lines
 from holdfast.texts import shown as shown
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.table import Table as RichTable
 
 T = TypeVar("T")
 Cell = str | tuple[str, str]
@@ -26,6 +26,9 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 PIPE_CHARACTERS = 1_000
 """Width of a table on a pipe: nothing is cut for a terminal that is not there."""
+
+LEAST_CHARACTERS = 8
+"""Width to which a column of a table is cut at most."""
 
 MAX_RECORD_CHARACTERS = 50_000
 """Maximum length of a log record, with its traceback."""
@@ -106,30 +109,58 @@ def stdout_console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PIPE_CHARACTERS)
 
 
-def table_of(
-    columns: Iterable[str],
-    rows: Iterable[Iterable[Cell]],
-    *,
-    right: Collection[str] = (),
-    fold: Collection[str] = (),
-) -> Table:
-    """A table whose columns may be aligned right, or have cells of several lines."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+class Table:
+    """A table. Where it is too wide, texts are cut, but never numbers and ids."""
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for title in columns:
-        table.add_column(
-            title,
-            justify="right" if title in right else "left",
-            no_wrap=title not in fold,
-            overflow="fold" if title in fold else "ellipsis",
-        )
-    for row in rows:
-        cells = [(cell, "") if isinstance(cell, str) else cell for cell in row]
-        table.add_row(*(Text(shown(text), style=style) for text, style in cells))
-    return table
+    def __init__(
+        self,
+        columns: Iterable[str],
+        rows: Iterable[Iterable[Cell]],
+        *,
+        right: Collection[str] = (),
+        fold: Collection[str] = (),
+    ) -> None:
+        """`right` columns are aligned right; cells of `fold` columns may have several lines."""
+        from rich.text import Text
+
+        self._columns, self._right, self._fold = list(columns), right, fold
+        styled = [[(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows]
+        self._lines = [[Text(shown(text), style=style) for text, style in row] for row in styled]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RichTable]:
+        from rich import box
+        from rich.table import Table as RichTable
+
+        widths = self._widths(options.max_width)
+        has_room = sum(widths) + 3 * len(widths) <= options.max_width
+        padding = (0, 1) if has_room else (0, 0)
+        table = RichTable(box=box.SIMPLE_HEAD, show_edge=has_room, padding=padding)
+        for title, width in zip(self._columns, widths, strict=True):
+            table.add_column(
+                title,
+                justify="right" if title in self._right else "left",
+                width=width,
+                no_wrap=title not in self._fold,
+                overflow="fold" if title in self._fold else "ellipsis",
+            )
+        for line in self._lines:
+            table.add_row(*line)
+        yield table
+
+    def _widths(self, room: int) -> list[int]:
+        """The width of each column, within the room that there is."""
+        cells = zip(*self._lines, strict=True) if self._lines else [()] * len(self._columns)
+        widths = [
+            max(len(title), *(cell.cell_len for cell in column), 0)
+            for title, column in zip(self._columns, cells, strict=True)
+        ]
+        texts = [at for at, title in enumerate(self._columns) if title not in self._right]
+        while sum(widths) + len(widths) - 1 > room and texts:
+            widest = max(texts, key=lambda at: widths[at])
+            if widths[widest] <= LEAST_CHARACTERS:
+                break
+            widths[widest] -= 1
+        return widths
 
 
 def start_logging(level: int) -> None:

@@ -15,6 +15,9 @@ MAX_NUMBER = 2**63 - 1
 MAX_SECONDS = 1_000_000_000
 """Largest age or timeout: thirty years."""
 
+MAX_CONCURRENCY = 64
+"""Maximum of lanes that a process works on at once. Each has a connection to the database."""
+
 
 def whole(name: str, value: object, *, least: int = 0) -> None:
     """The argument is a whole number that a database can store."""
@@ -49,6 +52,15 @@ def actor(name: str, value: object) -> None:
     text(name, value)
     if isinstance(value, str) and not value.strip():
         raise ConfigError(f"{name} is empty; it names who makes the change, for the audit")
+
+
+def concurrency(value: object) -> None:
+    """The argument is a number of lanes that a process can work on at once."""
+    if type(value) is not int or not 1 <= value <= MAX_CONCURRENCY:
+        raise ConfigError(
+            f"concurrency is {shown(value)}; it is a number from 1 to {MAX_CONCURRENCY}, since "
+            "each lane at work has a connection"
+        )
 
 
 def seconds(name: str, value: object) -> None:

@@ -83,10 +83,7 @@ class Outbox:
     keep_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if type(self.concurrency) is not int or self.concurrency < 1:
-            raise ConfigError(
-                f"concurrency is {self.concurrency!r}; it must be a number, 1 or more"
-            )
+        arguments.concurrency(self.concurrency)
         if self.mode not in MODES:
             raise ConfigError(f"mode is {self.mode!r}; it is one of {', '.join(MODES)}")
         if self.inline_seconds is not None:

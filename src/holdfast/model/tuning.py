@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.errors import ConfigError
+from holdfast.model import arguments
 from holdfast.model.backoff import Backoff
 from holdfast.model.policy import Policy
 from holdfast.model.poll import Poll
@@ -58,8 +59,7 @@ class Settings:
         concurrency = self.concurrency
         if concurrency is not None and CONCURRENCY in overrides:
             concurrency = overrides[CONCURRENCY]
-            if type(concurrency) is not int or concurrency < 1:
-                raise ConfigError(f"concurrency is {concurrency!r}; it must be 1 or more")
+            arguments.concurrency(concurrency)
         return Settings(poll, _with_backoff(self.policy, backoff), policies, concurrency)
 
 

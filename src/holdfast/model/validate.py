@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from holdfast.errors import ConfigError
+from holdfast.model.arguments import MAX_SECONDS
+
+_UP_TO = f"{{}}, and {MAX_SECONDS} at most"
 
 
 def positive(settings: object, *names: str) -> None:
-    """Each field is a finite number above 0."""
+    """Each field is a number above 0 that a clock can add."""
     for name in names:
-        _number(settings, name, lambda value: 0 < value < math.inf, "more than 0")
+        _number(
+            settings, name, lambda value: 0 < value <= MAX_SECONDS, _UP_TO.format("more than 0")
+        )
 
 
 def positive_or_none(settings: object, name: str) -> None:
-    """The field is a finite number above 0, or None."""
+    """The field is a number above 0 that a clock can add, or None."""
     if getattr(settings, name) is not None:
         positive(settings, name)
 
 
 def not_negative(settings: object, name: str) -> None:
-    """The field is a finite number of 0 or more."""
-    _number(settings, name, lambda value: 0 <= value < math.inf, "0 or more")
+    """The field is a number of 0 or more that a clock can add."""
+    _number(settings, name, lambda value: 0 <= value <= MAX_SECONDS, _UP_TO.format("0 or more"))
 
 
 def fraction(settings: object, name: str) -> None:

@@ -13,7 +13,7 @@ from holdfast.cli.demo.screen import Screen
 from holdfast.cli.demo.worker import Worker
 from holdfast.cli.demo.writers import ACCOUNTS, THREADS, Writers
 from holdfast.cli.operate.status import read_statuses
-from holdfast.cli.output import table_of
+from holdfast.cli.output import Table
 from holdfast.errors import HoldfastError
 
 KILL_AT = 0.4
@@ -73,7 +73,7 @@ def report(screen: Screen, checks: Sequence[Check]) -> None:
         for check in checks
     )
     columns = ("check", "expected", "found", "result")
-    screen.console.print(table_of(columns, rows, right=columns[1:3]))
+    screen.console.print(Table(columns, rows, right=columns[1:3]))
     if all(check.is_right for check in checks):
         screen.say("Nothing lost, nothing applied twice.", "bold green")
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -11,11 +10,8 @@ import msgspec
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.options import json_option, limit_option
-from holdfast.cli.output import one_line, print_rows, table_of, utc
+from holdfast.cli.output import Table, one_line, print_rows, utc
 from holdfast.runtime.store.queue_items import AuditRow
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @click.command()
@@ -47,7 +43,7 @@ def _table(rows: Sequence[AuditRow]) -> Table:
         for row in rows
     )
     columns = ("time", "operator", "action", "projection", "subject", "note")
-    return table_of(columns, cells, fold=("subject", "note"))
+    return Table(columns, cells, fold=("subject", "note"))
 
 
 def _subject(text: str) -> str:

@@ -31,12 +31,14 @@ def reset(app: App, projection: str, yes: bool, as_json: bool, **audit: Any) -> 
     """
     tables = app.tables(projection)
     before = _position(app, projection)
-    what = ", ".join(tables) if tables else "no table, as it has made none yet"
+    what = ", ".join(tables) if tables else "no table of its own, as it has made none"
     left = app.tables_left(projection)
     text = (
         f"This clears on {app.url}: {what}; and sets the checkpoint of {projection!r} from "
         f"position {before:,} back to its start."
     )
+    if app.has_clear(projection):
+        text += " It calls clear(tx) of its class, which clears what it says."
     if left:
         text += (
             " Not cleared, because they are not its own and its class has no clear(tx): "

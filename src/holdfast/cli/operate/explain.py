@@ -116,7 +116,7 @@ def _advice_for_fault(projection: str, fields: dict[str, Any]) -> Iterator[str]:
 def _advice_for_item(projection: str, item: int | None, status: str | None) -> Iterator[str]:
     """Advice about an event that is in the queue, or was."""
     if status not in OUTSTANDING:
-        yield "The event is out of the way, and workers go on."
+        yield "The event is out of the way, and workers that run go on."
         return
     yield f"The event is item {item} of the queue, and is tried as soon as a worker runs it."
     yield f"Look: holdfast queue show {item}. Fix the cause, then: holdfast retry {projection}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from json import dumps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -12,11 +12,8 @@ import msgspec
 from holdfast.app import App
 from holdfast.cli.app_argument import takes_app
 from holdfast.cli.options import change_options
-from holdfast.cli.output import one_line, print_result, print_rows, table_of, utc
+from holdfast.cli.output import Table, one_line, print_result, print_rows, utc
 from holdfast.sql.operate.settings import Setting
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 DEFAULT = "default"
 WORDS = {"none": None, "true": True, "false": False}
@@ -81,7 +78,7 @@ def _table(settings: Sequence[Setting]) -> Table:
             why = f"{override.by}, {utc(override.at)}"
             why += f": {one_line(override.note)}" if override.note else ""
         rows.append((setting.name, _text(setting.value), _text(setting.code_value), why))
-    return table_of(("setting", "value", "in the code", "set by"), rows)
+    return Table(("setting", "value", "in the code", "set by"), rows, fold=("set by",))
 
 
 def _text(value: Any) -> str:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.output import (
     Cell,
+    Table,
     duration,
     one_line,
     plural,
     shown,
-    table_of,
     traceback_lines,
     utc,
 )
@@ -63,7 +63,7 @@ def view_of(
         )
         for status in statuses
     ]
-    table = table_of(("projection", *feed, "state", *numbers, "leader"), rows, right=numbers)
+    table = Table(("projection", *feed, "state", *numbers, "leader"), rows, right=numbers)
     remarks = _remarks(statuses, with_tracebacks=with_tracebacks)
     return Group(table, *(Text(line, style=style) for line, style in remarks))
 
@@ -71,7 +71,8 @@ def view_of(
 def _state(status: ProjectionStatus) -> tuple[str, str]:
     ran = status.epoch or status.paused_by or status.last_error
     state = status.state if ran else "never ran"
-    return state, COLOURS[state]
+    mode = f", mode {status.mode}" if status.mode not in (None, "live") else ""
+    return f"{state}{mode}", COLOURS[state]
 
 
 def _queued(status: ProjectionStatus) -> str:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from holdfast.cli.output import duration, one_line, shown, table_of, traceback_lines, utc
+from holdfast.cli.output import Table, duration, one_line, shown, traceback_lines, utc
 from holdfast.runtime.store.queue_items import QueueCount, QueueItem
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 MAX_ERROR_CHARACTERS = 120
 """Maximum length of an error in a table or a line."""
@@ -41,7 +38,7 @@ def items_table(items: Sequence[QueueItem]) -> Table:
         for item in items
     )
     names = ("id", "projection", "lane", "status", "attempts", "event type", "error")
-    return table_of((*names, "age", "next attempt"), rows, right=("id", "attempts", "age"))
+    return Table((*names, "age", "next attempt"), rows, right=("id", "attempts", "age"))
 
 
 def stats_table(counts: Sequence[QueueCount]) -> Table:
@@ -57,7 +54,7 @@ def stats_table(counts: Sequence[QueueCount]) -> Table:
         for count in counts
     )
     columns = ("projection", "status", "error", "items", "oldest")
-    return table_of(columns, rows, right=("items", "oldest"))
+    return Table(columns, rows, right=("items", "oldest"))
 
 
 def lines_of(item: QueueItem) -> Iterator[str]:

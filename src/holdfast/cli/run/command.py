@@ -169,7 +169,7 @@ def _stop(supervisor: Supervisor, stop_seconds: float, *, exit_on_fault: bool) -
 def _end(supervisor: Supervisor) -> None:
     faulted = [runner.definition.name for runner in supervisor.faulted]
     if faulted:
-        _say(f"ended; faulted: {', '.join(faulted)}. holdfast status says why")
+        _say(f"ended; faulted: {', '.join(faulted)}. the log and holdfast status say why")
     else:
         _say("stopped")
     code = EXIT_FAULTED if faulted else 0

@@ -317,7 +317,8 @@ def _rest(status: ProjectionStatus) -> Iterator[Reason]:
         return
     places = {"position": status.position, "head": status.head, "lag_events": status.lag_events}
     if status.lag_events:
-        works = status.state == "running" and status.waiting_until is None
+        is_open = status.mode in (None, "live")
+        works = is_open and status.state == "running" and status.waiting_until is None
         yield Reason(
             kind="behind",
             text=(

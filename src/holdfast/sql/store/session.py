@@ -102,7 +102,8 @@ class SqlSession:
             if self.connection.run("read_outbox", of(checkpoint)):
                 raise ProjectionFaulted(
                     f"projection {checkpoint.projection!r} is delivered by an outbox on this "
-                    "database, and this code says delivery='log'; holdfast reset "
+                    "database, and this code says delivery='log'; holdfast outbox forget "
+                    f"{checkpoint.projection} goes on in the log, and holdfast reset "
                     f"{checkpoint.projection} begins again with what the code says"
                 )
             now = self.connection.run("read_checkpoint", of(checkpoint))
