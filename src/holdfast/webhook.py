@@ -21,6 +21,7 @@ import msgspec
 
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.http_post import PrivateAddress, is_private, parse, post
+from holdfast.model import arguments
 from holdfast.model.event import Event
 from holdfast.model.event_types import payload_json
 from holdfast.model.failure import Failure
@@ -89,6 +90,10 @@ class Webhook(Projection):
 
     def __init__(self) -> None:
         where = type(self).__qualname__
+        arguments.seconds(f"{where}.timeout_seconds", self.timeout_seconds)
+        for name in ("allow_http", "allow_private"):
+            if type(getattr(self, name)) is not bool:
+                raise ConfigError(f"{where}.{name} is {getattr(self, name)!r}; it is True or False")
         try:
             self._address = address = parse(getattr(self, "url", None))
         except ValueError:

@@ -621,9 +621,10 @@ def test_shards_and_an_outbox_know_of_each_other(store_url: str, bench: Bench) -
     app.catch_up()
     with App(store_url) as later:
         by_outbox(later, "lines")
-        with pytest.raises(ConfigError, match="reshard lines --to 1"):
-            later.migrate()
-    append(app, range(20, 40))
+        append(later, range(20, 30))  # Its worker alone is refused.
+        with pytest.raises(ProjectionFaulted, match="reshard lines --to 1"):
+            later.catch_up()
+    append(app, range(30, 40))
     app.catch_up()
     check(app)
 

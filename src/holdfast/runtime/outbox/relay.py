@@ -160,7 +160,6 @@ class Relay(Worker):
     def _begin(self) -> bool:
         if not self._has_begun:
             with closing(self._context.open_session()) as session:
-                session.open_checkpoint(*self._names)
                 self._open_claims(session).begin()
             self._has_begun = True
         return self.prepare()

@@ -17,7 +17,7 @@ from holdfast.runtime.store.claims import LEASE_SECONDS, Claim, OutboxState, Rel
 from holdfast.runtime.store.clock import Clock
 from holdfast.runtime.store.queue_items import ParkedEvent, QueueItem
 from holdfast.sql.database import Connection
-from holdfast.sql.outbox.registration import begin_backfill
+from holdfast.sql.outbox.registration import begin_backfill, refuse_shards
 from holdfast.sql.process_name import process_name
 from holdfast.sql.store.lane_rows import waiting
 from holdfast.sql.store.queue_rows import parked_event
@@ -93,6 +93,7 @@ class SqlClaims:
 
     def begin(self) -> None:
         with self._connection.transaction():
+            refuse_shards(self._connection, self._definition)
             if not self._connection.run("begin_relay", self._whose):
                 raise needs_reset(self._whose["projection"])
 

@@ -29,7 +29,8 @@ def register(database: Database, definition: Definition) -> None:
 
     Adds new event types of a known projection. None is removed before a reset, since processes
     with other code may be running; events that are not handled are passed over. A known projection
-    keeps the mode that the database has: the code's is what it begins with.
+    keeps the mode that the database has: the code's is what it begins with. One that runs in
+    shards stays as it is, so that appends go on: its worker says what to do.
     """
     assert isinstance(definition.delivery, Outbox)
     whose = {"projection": definition.name, "feed": definition.feed}
@@ -48,7 +49,8 @@ def register(database: Database, definition: Definition) -> None:
                     f"that it is {_KINDS[definition.feed]}; give it another name, or end that with "
                     f"holdfast outbox forget {name}"
                 )
-        _refuse_shards(connection, definition)
+        if _has_shards(connection, definition):
+            return
         connection.run("open_checkpoint", whose)
         is_new = connection.run("register_outbox", {**whose, "mode": definition.delivery.mode})
         if is_new:
@@ -95,15 +97,22 @@ def pass_queued(connection: Connection, whose: Mapping[str, str], position: int)
     return len(removed)
 
 
-def _refuse_shards(connection: Connection, definition: Definition) -> None:
-    try:
-        admit(connection, definition.name, definition.feed)
-    except LayoutChanged as error:
+def refuse_shards(connection: Connection, definition: Definition) -> None:
+    """Raises ConfigError if the projection runs in shards, and so can't have an outbox."""
+    if _has_shards(connection, definition):
         raise ConfigError(
             f"projection {definition.name!r} runs in shards on this database, and this code says "
             f"delivery='outbox'; run holdfast reshard {definition.name} --to 1 with the code that "
             "it has had so far, then go on with this"
-        ) from error
+        )
+
+
+def _has_shards(connection: Connection, definition: Definition) -> bool:
+    try:
+        admit(connection, definition.name, definition.feed)
+    except LayoutChanged:
+        return True
+    return False
 
 
 def publish(database: Database) -> None:
