@@ -71,8 +71,7 @@ def view_of(
 def _state(status: ProjectionStatus) -> tuple[str, str]:
     ran = status.epoch or status.paused_by or status.last_error
     state = status.state if ran else "never ran"
-    mode = f", mode {status.mode}" if status.mode not in (None, "live") else ""
-    return f"{state}{mode}", COLOURS[state]
+    return state, COLOURS[state]
 
 
 def _queued(status: ProjectionStatus) -> str:
@@ -98,6 +97,8 @@ def _remarks(
             why = f": {one_line(status.paused_note)}" if status.paused_note else ""
             by = shown(status.paused_by or "")
             yield f"  {name} is paused by {by} since {utc(status.paused_at)}{why}", "yellow"
+        if status.mode not in (None, "live"):
+            yield f"  {name} has mode {status.mode}: nothing is applied", "yellow"
         if status.overrides and name not in told:
             told.add(name)
             values = ", ".join(f"{key}={dumps(value)}" for key, value in status.overrides.items())
