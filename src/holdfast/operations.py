@@ -78,8 +78,7 @@ class Operations(Assembly):
             text = "it has never run here: the database has no holdfast tables yet"
             return [Reason(kind="no_worker", text=text, fields={"leader": None})]
         heads = self._heads(definition.name)
-        names, takes = (definition.name, definition.feed), takes_of(definition)
-        return explain(self._database, self._clock, *names, heads, takes)
+        return explain(self._database, self._clock, definition, heads, takes_of(definition))
 
     def tables(self, projection: str | type) -> list[str]:
         """The tables that a projection has made on this database, which a reset would clear."""

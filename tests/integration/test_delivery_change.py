@@ -52,6 +52,10 @@ def test_from_the_log_to_an_outbox_and_back(store_url: str, numbers: Iterator[in
     assert release(store_url, numbers, delivery="outbox") == [1, 2, 3]
     with pytest.raises(ProjectionFaulted, match="is delivered by an outbox on this database"):
         release(store_url, numbers)  # 5 is in the queue.
+    with App(store_url) as app:
+        app.projection(Seen)
+        kind, text = app.explain(Seen)[0].kind, app.explain(Seen)[0].text
+        assert (kind, "by an outbox, and this code by the log" in text) == ("delivery", True)
     assert release(store_url, numbers, delivery="outbox") == [1, 2, 3, 4, 5, 6]
     with App(store_url) as app:
         app.projection(delivery="outbox")(Seen)

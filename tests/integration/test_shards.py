@@ -624,6 +624,7 @@ def test_shards_and_an_outbox_know_of_each_other(store_url: str, bench: Bench) -
         append(later, range(20, 30))  # Its worker alone is refused.
         with pytest.raises(ProjectionFaulted, match="reshard lines --to 1"):
             later.catch_up()
+        assert later.explain("lines")[0].kind == "delivery"
     append(app, range(30, 40))
     app.catch_up()
     check(app)

@@ -69,6 +69,11 @@ def _head(head: dict[str, Any]) -> str:
 def _advice(projection: str, reason: Reason) -> Iterator[str]:
     """What an operator can do about a reason."""
     match reason.kind:
+        case "delivery" if reason.fields["wanted"] == "an outbox":
+            yield f"With the code that it has had so far: holdfast reshard {projection} --to 1"
+        case "delivery":
+            yield f"To go on in the log: holdfast outbox forget {projection}"
+            yield f"To begin again: holdfast reset {projection}"
         case "no_worker":
             yield "Start one: holdfast run"
         case "mode":

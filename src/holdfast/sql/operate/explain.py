@@ -5,11 +5,12 @@ Obstacles come first, in the order in which an operator fixes them; then how muc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 
+from holdfast.model.definition import Definition, Outbox
 from holdfast.model.feed_names import MESSAGES, is_journal, is_ours
 from holdfast.runtime.status import LastError, ProjectionStatus, attempt_of
 from holdfast.runtime.store.checkpoint import Checkpoint
@@ -46,6 +47,7 @@ APPEND_FIELDS = ("pid", "user", "application", "state", "since", "query")
 """The columns of open_appends."""
 
 Kind = Literal[
+    "delivery",
     "no_worker",
     "mode",
     "paused",
@@ -68,17 +70,19 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(
-    database: Database, clock: Clock, projection: str, feed: str, heads: Heads, takes: Takes
+    database: Database, clock: Clock, definition: Definition, heads: Heads, takes: Takes
 ) -> list[Reason]:
     """Why a projection does not advance; the last reasons say how much there is to do."""
+    projection, feed = definition.name, definition.feed
     statuses = read_status(database, clock, heads, {projection: takes})
     found = [s for s in statuses if s.projection == projection]
     with database.reading() as connection:
         if not found:
             head = int(connection.run("head")[0][0]) if is_ours(feed) else sum(heads.values())
             return [*_never_ran(head)]
+        other = [*_delivery(definition, found)]
         if [s.feed for s in found] == [feed] and is_ours(feed):
-            return _reasons(connection, found[0])
+            return other + _reasons(connection, found[0])
         reasons = [
             msgspec.structs.replace(
                 reason, text=f"{s.feed}: {reason.text}", fields={"feed": s.feed, **reason.fields}
@@ -86,7 +90,7 @@ def explain(
             for s in found
             for reason in _reasons(connection, s)
         ]
-    return sorted(reasons, key=lambda reason: reason.kind in ("behind", "nothing_to_do"))
+    return other + sorted(reasons, key=lambda reason: reason.kind in ("behind", "nothing_to_do"))
 
 
 def _reasons(connection: Connection, status: ProjectionStatus) -> list[Reason]:
@@ -101,6 +105,23 @@ def _reasons(connection: Connection, status: ProjectionStatus) -> list[Reason]:
         *_lanes_closed(connection, status),
         *_rest(status),
     ]
+
+
+def _delivery(definition: Definition, found: Sequence[ProjectionStatus]) -> Iterator[Reason]:
+    """Whether this code's workers are refused, because the database delivers it in another way."""
+    is_outbox, has_outbox = isinstance(definition.delivery, Outbox), found[0].mode is not None
+    has_shards = len(found) > 1 and not has_outbox and is_ours(definition.feed)
+    if has_outbox and not is_outbox:
+        known, wanted = "an outbox", "the log"
+    elif is_outbox and has_shards:
+        known, wanted = "the log, in shards", "an outbox"
+    else:
+        return
+    yield Reason(
+        kind="delivery",
+        text=f"the database delivers it by {known}, and this code by {wanted}: its workers stop",
+        fields={"known": known, "wanted": wanted},
+    )
 
 
 def _never_ran(head: int) -> Iterator[Reason]:
