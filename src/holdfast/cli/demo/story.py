@@ -32,11 +32,14 @@ def tell(screen: Screen, writers: Writers, folder: Path) -> None:
     stage = _Stage(screen, writers)
     with ExitStack() as workers:
         screen.chapter("1. A worker keeps three read models while events come in")
-        screen.say(f"A bank on {bank.app.url}: {ACCOUNTS} accounts, {THREADS} writers, and")
+        screen.say(f"A bank on {bank.app.url}")
         writers.open_accounts()
         first = Worker(folder)
         workers.callback(first.end)
-        screen.say(f"one worker process, pid {first.pid}, started as: holdfast run bank:app")
+        screen.say(
+            f"{ACCOUNTS} accounts, {THREADS} writers, and one worker process, pid {first.pid},"
+        )
+        screen.say("started as: holdfast run bank:app")
         stage.wait(stage.is_running, "the worker to start", worker=first)
         writers.start()
         stage.wait(lambda: stage.fraction >= KILL_AT, "the writers", worker=first)

@@ -243,7 +243,8 @@ class _Rate:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known = self._next = clock.monotonic(), 0, 0.0
+        self._began = clock.monotonic()
+        self._known = self._next = self._began, 0, 0.0
 
     def after(self, events: int) -> float:
         """The rate with more events applied."""
@@ -251,8 +252,8 @@ class _Rate:
         counted += events
         now = self._clock.monotonic()
         seconds = now - since
-        if seconds > 0 and (seconds >= 1.0 or rate == 0.0):
-            rate = counted / seconds
+        if seconds >= 1.0 or since == self._began:
+            rate = counted / max(seconds, 1.0)  # Not of a first batch alone, which takes a moment.
         self._next = (now, 0, rate) if seconds >= 1.0 else (since, counted, rate)
         return rate
 
