@@ -106,6 +106,16 @@ def test_reset_names_tables_that_it_leaves(place: Place) -> None:
     assert place.ok("reset", "bank:app", "ledger", "--yes").out.endswith("; not cleared: notes\n")
 
 
+def test_reset_says_that_it_calls_clear(place: Place) -> None:
+    text = (place.folder / "bank.py").read_text()
+    tables = '{"ledger": "CREATE TABLE ledger (account text, amount bigint)"}'
+    assert tables in text
+    clear = "    def clear(self, tx: Tx) -> None:\n        pass"
+    place.write("bank.py", text.replace(tables, f"{tables}\n\n{clear}"))
+    said = place.run("reset", "bank:app", "ledger").err
+    assert "It calls clear(tx) of its class" in said
+
+
 def test_reset_fixes_a_table_that_was_dropped(place: Place) -> None:
     place.credit(1, 2)
     run_to(place, 2).send(signal.SIGTERM).wait()

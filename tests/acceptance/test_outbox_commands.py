@@ -57,7 +57,10 @@ def test_the_runbook(place: Place) -> None:
     # Off: no relay delivers, and nothing is lost.
     assert place.ok("outbox", "mode", "bank:app", "ledger", "off", "--yes").out == "ledger is off\n"
     place.credit(3)
-    assert "its mode is off" in place.ok("explain", "bank:app", "ledger").out
+    explained = place.ok("explain", "bank:app", "ledger").out
+    assert "its mode is off" in explained
+    assert "at work" not in explained
+    assert "ledger has mode off: nothing is applied" in place.ok("status", "bank:app").out
     assert ledger(place)["depth"]["pending"] == 2
 
     # The cause is fixed and deployed.
