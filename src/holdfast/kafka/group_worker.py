@@ -12,7 +12,7 @@ checkpoints are in the store; the group's offsets only follow them, for tools th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
@@ -25,7 +25,7 @@ from holdfast.kafka.subscription import Subscription
 from holdfast.model.definition import Definition
 from holdfast.runtime.run.supervisor import Supervisor
 from holdfast.runtime.run.worker import RunnerContext, Worker
-from holdfast.runtime.store.faults import Fault, fault_of
+from holdfast.runtime.store.faults import fault_of
 
 POLL_SECONDS = 0.25
 """Timeout of one poll of the group."""
@@ -272,17 +272,8 @@ class KafkaWorker(Worker):
             self._own_fault = self._own_fault or runner.fault
         self.crashed = self.crashed or runner.crashed
 
-    @property
-    def fault(self) -> Fault | None:
-        """Its own fault, or the first one of its partitions."""
-        faults = (runner.fault for runner in list(self._runners.values()))
-        return self._own_fault or next((fault for fault in faults if fault is not None), None)
-
-    @property
-    def is_stuck(self) -> bool:
-        runners = list(self._runners.values())
-        has_none = bool(runners) and all(runner.is_stuck for runner in runners)
-        return self._own_fault is not None or has_none
+    def _parts(self) -> Sequence[Worker]:
+        return list(self._runners.values())
 
     def _stop_runners(
         self, partitions: Iterable[Partition], *, then: Callable[[], None] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -111,13 +111,20 @@ class Worker(ABC):
 
     @property
     def fault(self) -> Fault | None:
-        """Why it has stopped, if it has."""
-        return self._own_fault
+        """Why it has stopped, or the first of its parts."""
+        if self._own_fault is not None:
+            return self._own_fault
+        return next((part.fault for part in self._parts() if part.fault is not None), None)
 
     @property
     def is_stuck(self) -> bool:
         """Whether nothing of it goes on before an operator does something."""
-        return self.fault is not None
+        parts = self._parts()
+        return self._own_fault is not None or (bool(parts) and all(p.is_stuck for p in parts))
+
+    def _parts(self) -> Sequence[Worker]:
+        """The workers that it has for parts of the feed."""
+        return ()
 
     def await_operator(self, is_dismissed: Callable[[float], bool]) -> bool:
         """Waits until there is a reason to try again; False if it is dismissed before.

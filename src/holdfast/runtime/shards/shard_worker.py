@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.errors import HoldfastError, StoreUnavailable
@@ -21,7 +22,7 @@ from holdfast.runtime.run.worker import RunnerContext, Worker
 from holdfast.runtime.shards.layout import ShardLayout, ShardLayouts
 from holdfast.runtime.shards.shard_source import ShardSource
 from holdfast.runtime.store.checkpoint import Checkpoint
-from holdfast.runtime.store.faults import Fault, fault_of
+from holdfast.runtime.store.faults import fault_of
 from holdfast.runtime.store.session import Session
 from holdfast.runtime.store.source import Source
 
@@ -189,18 +190,8 @@ class ShardWorker(Worker):
                 self._own_fault = self._own_fault or runner.fault
             self.crashed = self.crashed or runner.crashed
 
-    @property
-    def fault(self) -> Fault | None:
-        """Its own fault, or the first one of its shards."""
-        faults = (runner.fault for runner in list(self._runners.values()))
-        return self._own_fault or next((fault for fault in faults if fault is not None), None)
-
-    @property
-    def is_stuck(self) -> bool:
-        if self._own_fault is not None:
-            return True
-        runners = list(self._runners.values())
-        return bool(runners) and all(runner.is_stuck for runner in runners)
+    def _parts(self) -> Sequence[Worker]:
+        return list(self._runners.values())
 
     @property
     def _is_awaited(self) -> bool:

@@ -10,7 +10,7 @@ array_packing   columns of values as binary arrays
 column_types    the type for each kind of column
 range_dialect   the dialect of a SqlProjection's statements
 pooler          connection poolers, and whether they keep sessions
-limits          settings of a connection, and limits of time
+timeouts        settings of a connection, and limits of time
 pool            connections for appends and quick reads
 waits           who waits for whom, as errors tell it
 privileges      rights that a role lacks

@@ -30,11 +30,11 @@ try:
     from holdfast.sql.postgres.array_packing import Packed, PackedDumper
     from holdfast.sql.postgres.connection import PostgresConnection
     from holdfast.sql.postgres.leases import LeaseConnection
-    from holdfast.sql.postgres.limits import configure, unlimited
     from holdfast.sql.postgres.notify import Notifier
     from holdfast.sql.postgres.pool import Pool
     from holdfast.sql.postgres.pooler import ADVICE, check_mode, is_pooled
     from holdfast.sql.postgres.privileges import missing_right
+    from holdfast.sql.postgres.timeouts import configure, unlimited
     from holdfast.sql.postgres.waits import stream_holder, waits_of, was_cancelled
 except ImportError as missing:  # pragma: no cover
     raise ConfigError("PostgreSQL needs psycopg: pip install 'holdfast[postgres]'") from missing
