@@ -134,9 +134,8 @@ def test_a_projection_that_gave_up_polling_is_faulted_when_the_database_is_back(
             faulted = [s for s in app.status() if s.is_faulted]
             assert all(s.last_error and s.last_error.position is None for s in faulted)
             states = measure(app)[catalogue.STATE]
-            assert [key[0] for key, on in states.items() if key[2] == "faulted" and on] == [
-                s.projection for s in faulted
-            ]
+            # Of two shards, the second may fault after the first was seen.
+            assert {key[0] for key, on in states.items() if key[2] == "faulted" and on} == {"hasty"}
             assert "faulted" in reasons(app, "hasty")
             assert "faulted" not in reasons(app, "patient")
             app.retry("hasty", by="ann")
